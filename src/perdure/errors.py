@@ -1,0 +1,306 @@
+"""Every error that perdure raises, and the control flow that is not an error.
+
+An error says what happened, to which id, and what to do next. Each class has a `code` (stable, kebab-case, in the docs
+and in `--json`) and an `exit_status` for the command line (one per kind).
+
+    PerdureError
+    ├── StorableError            a value or a class that cannot be stored exactly
+    │   ├── UnstorableError          the value at a path
+    │   ├── TagError                 a registration that contradicts another, or a stored tag that does not fit its class
+    │   └── LimitError               a bound of `limits` is exceeded
+    ├── DamageError              stored bytes that are not what was written
+    │   ├── FormatNewerError         written by a newer perdure; not damage, but unreadable here
+    │   └── RestoreError             no snapshot that is provably good for this request
+    ├── StoreError               the place where sessions are kept
+    │   ├── StoreUrlError            no such store, or its extra is not installed
+    │   ├── StoreFailedError         an I/O error: full, read-only, gone
+    │   ├── ConflictError            the head is not where the writer thought
+    │   ├── FencedError              another owner has the session now
+    │   └── HeldError                somebody holds the session
+    ├── SessionError             what was asked of a session
+    │   ├── SessionIdError           not a valid id
+    │   ├── SessionUnknownError      no session of that id
+    │   ├── SessionExistsError       already there
+    │   ├── SessionErasedError       erased; its id is not used again
+    │   ├── InputDiffersError        opened with another input
+    │   ├── NoPointError             no such restore point on this branch
+    │   ├── NoSessionError           a declared action in a thread that has no session
+    │   ├── ProcessForkedError       a handle used on the other side of `os.fork`
+    │   ├── ClosedError              a session that is closed
+    │   └── StateChangedError        another thread changed the state during a save
+    ├── RunError                 what the agent's code did
+    │   ├── DivergedError            the code does not make the calls that are recorded
+    │   ├── KeyReusedError           a key came back with another name, other arguments or another prompt
+    │   ├── RefusedError             not allowed in this place
+    │   ├── NoProgressError          a step that did nothing
+    │   ├── AbandonedError           an action that a person abandoned
+    │   ├── ArgumentsChangedError    a tool changed the arguments it was given
+    │   ├── RecordedError            stands for an error of a class that may not be rebuilt
+    │   ├── UndecidedError           a doubt or a question that cannot be settled or answered so
+    │   ├── AppendOnlyError          an item of an append-only part was rewritten (strict mode)
+    │   └── SuspendedError           a handle waits for a person
+    └── EntryError               no such function to run
+    Leaving (BaseException)      control flow in a run: Suspended, RolledBack, Stopped
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PerdureError(Exception):
+    """Base of all errors of perdure."""
+
+    code: ClassVar[str] = "error"
+    exit_status: ClassVar[int] = 1
+
+
+class StorableError(PerdureError):
+    """A value or a class that cannot be stored exactly."""
+
+    code, exit_status = "storable", 10
+
+
+class UnstorableError(StorableError):
+    """A value that cannot be stored; `path` says where it is, as in `$.plan[3].tool`."""
+
+    code = "unstorable"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path, self.reason = path, reason
+
+
+class TagError(StorableError):
+    """A registration that contradicts another, or stored fields that do not fit their class."""
+
+    code = "tag"
+
+
+class LimitError(StorableError):
+    """A bound of `perdure.limits` is exceeded."""
+
+    code = "limit"
+
+
+class DamageError(PerdureError):
+    """Stored bytes that are not what was written: flipped, cut, swapped, duplicated or foreign."""
+
+    code, exit_status = "damage", 20
+
+
+class FormatNewerError(DamageError):
+    """Written by a newer perdure. Nothing was changed; read it with that version."""
+
+    code, exit_status = "format-newer", 21
+
+
+class RestoreError(DamageError):
+    """No snapshot that is provably good for this request."""
+
+    code, exit_status = "restore", 22
+
+
+class StoreError(PerdureError):
+    """The place where sessions are kept."""
+
+    code, exit_status = "store", 30
+
+
+class StoreUrlError(StoreError):
+    """No store of that kind, or the extra that it needs is not installed."""
+
+    code, exit_status = "store-url", 31
+
+
+class StoreFailedError(StoreError):
+    """The store could not read or write: full, read-only, gone. What was acknowledged before is kept."""
+
+    code, exit_status = "store-failed", 32
+
+
+class ConflictError(StoreError):
+    """The head is not where the writer thought: somebody else appended. Nothing was written."""
+
+    code, exit_status = "conflict", 33
+
+
+class FencedError(StoreError):
+    """Another owner has the session now. Nothing was written."""
+
+    code, exit_status = "fenced", 34
+
+
+class HeldError(StoreError):
+    """Somebody holds the session."""
+
+    code, exit_status = "held", 35
+
+
+class SessionError(PerdureError):
+    """What was asked of a session."""
+
+    code, exit_status = "session", 40
+
+
+class SessionIdError(SessionError):
+    """Not a valid session id."""
+
+    code, exit_status = "session-id", 41
+
+
+class SessionUnknownError(SessionError):
+    """No session of that id in this store."""
+
+    code, exit_status = "session-unknown", 42
+
+
+class SessionExistsError(SessionError):
+    """A session of that id is there already."""
+
+    code, exit_status = "session-exists", 43
+
+
+class SessionErasedError(SessionError):
+    """The session was erased; its id is not used again."""
+
+    code, exit_status = "session-erased", 44
+
+
+class InputDiffersError(SessionError):
+    """The session was opened with another input."""
+
+    code, exit_status = "input-differs", 45
+
+
+class NoPointError(SessionError):
+    """No such restore point on this branch."""
+
+    code, exit_status = "no-point", 46
+
+
+class NoSessionError(SessionError):
+    """A declared action was called in a thread that has no session, while one is open elsewhere."""
+
+    code, exit_status = "no-session", 47
+
+
+class ProcessForkedError(SessionError):
+    """A handle was used on the other side of `os.fork()`; open the session again there."""
+
+    code, exit_status = "process-forked", 48
+
+
+class ClosedError(SessionError):
+    """The session is closed."""
+
+    code, exit_status = "closed", 49
+
+
+class StateChangedError(SessionError):
+    """Another thread changed the state during a save. Nothing was written; save again."""
+
+    code, exit_status = "state-changed", 50
+
+
+class RunError(PerdureError):
+    """What the agent's code did."""
+
+    code, exit_status = "run", 60
+
+
+class DivergedError(RunError):
+    """The code does not make the calls that are recorded; stopped before any effect."""
+
+    code, exit_status = "diverged", 61
+
+
+class KeyReusedError(RunError):
+    """A key came back with another name, other arguments or another prompt."""
+
+    code, exit_status = "key-reused", 62
+
+
+class RefusedError(RunError):
+    """Not allowed in this place."""
+
+    code, exit_status = "refused", 63
+
+
+class NoProgressError(RunError):
+    """A step that neither called, changed nor completed anything."""
+
+    code, exit_status = "no-progress", 64
+
+
+class AbandonedError(RunError):
+    """A person abandoned this action; it is never run again."""
+
+    code, exit_status = "abandoned", 65
+
+
+class ArgumentsChangedError(RunError):
+    """A tool changed the arguments it was given; its result is recorded, the change would be lost on resume."""
+
+    code, exit_status = "arguments-changed", 66
+
+
+class RecordedError(RunError):
+    """Stands, live and replayed, for an error of a class that may not be rebuilt from stored bytes.
+
+    `kind` is the name of the original class, `text` its message.
+    """
+
+    code, exit_status = "recorded", 67
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}" if text else kind)
+        self.kind, self.text = kind, text
+
+
+class UndecidedError(RunError):
+    """A doubt or a question that cannot be settled or answered so."""
+
+    code, exit_status = "undecided", 68
+
+
+class AppendOnlyError(RunError):
+    """An item of a part that was declared append-only was rewritten (strict mode)."""
+
+    code, exit_status = "append-only", 69
+
+
+class SuspendedError(RunError):
+    """A handle waits for a person: settle the doubts, answer the questions, open it again. `seqs` are their records."""
+
+    code, exit_status = "suspended", 75
+
+    def __init__(self, text: str, seqs: tuple[int, ...]) -> None:
+        super().__init__(text)
+        self.seqs = seqs
+
+
+class EntryError(PerdureError):
+    """No such function to run."""
+
+    code, exit_status = "entry", 80
+
+
+class Leaving(BaseException):
+    """Control flow that leaves a run. Not an `Exception`, so that no tool's `except Exception` swallows it."""
+
+
+class Suspended(Leaving):
+    """The session waits for a doubt to be settled or a question to be answered; `seqs` are their records."""
+
+    def __init__(self, seqs: tuple[int, ...]) -> None:
+        super().__init__(f"waits for {', '.join(f'#{seq}' for seq in seqs)}")
+        self.seqs = seqs
+
+
+class RolledBack(Leaving):
+    """The run goes on from an earlier point; the runner enters the code again."""
+
+
+class Stopped(Leaving):
+    """The run was asked to stop (a signal); the session is resumable."""

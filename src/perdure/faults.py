@@ -1,0 +1,28 @@
+"""Named instants at which a test can end the process: each is one line in the code that it interrupts.
+
+A point costs one comparison while no test listens. `POINTS` lists them all; a bench that does not reach one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+POINTS: Final = {
+    "append.before": "a batch of records is about to be handed to the store",
+    "append.inside": "the batch is written, its transaction is not yet committed",
+    "append.after": "the store has committed, the session does not know it yet",
+    "effect.before": "the start of an action is recorded as its class demands; its function has not been called",
+    "effect.after": "the function has returned, its outcome is not recorded",
+    "keyframe.before": "a keyframe is due, nothing of it is written",
+    "keyframe.chunks": "the chunks of a keyframe are stored, the record that names them is not",
+    "keyframe.after": "the keyframe's record is queued for the next commit",
+}
+
+hook: Callable[[str], None] | None = None
+
+
+def reach(point: str) -> None:
+    """Tells the listening test, if there is one, that this instant is reached."""
+    if hook is not None:
+        hook(point)

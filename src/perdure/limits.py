@@ -1,0 +1,38 @@
+"""All bounds, each with its unit in the name. Exceeding one is a clear error before anything is written."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DEPTH_MAX: Final = 200
+"""Levels of containers in a value, the outermost counted as 1."""
+
+NODES_MAX: Final = 20_000_000
+"""Containers and leaves in one state."""
+
+RECORD_BYTES_MAX: Final = 1 << 30
+"""A record's body, encoded and before compression."""
+
+CHUNK_BYTES: Final = 128 * 1024
+"""Aim for the encoded size of one chunk of a keyframe."""
+
+DICTIONARY_BYTES: Final = 64 * 1024
+"""Of a chunk that serves as a compression dictionary, this much of its end is used."""
+
+COMPRESS_BYTES_MIN: Final = 96
+"""Shorter bodies are stored as they are."""
+
+ID_CHARS_MAX: Final = 200
+"""A session's id."""
+
+NAME_CHARS_MAX: Final = 200
+"""A checkpoint's name, a key of a question."""
+
+KEYFRAME_DELTAS: Final = 100
+"""Snapshots after which a keyframe is due."""
+
+ARGUMENT_BYTES_MAX: Final = 16 * 1024
+"""An argument longer than this is recorded by its digest, length and beginning; its fingerprint is exact all the same."""
+
+LEASE_S: Final = 10.0
+"""How long a lease stands without being renewed, on the observer's clock."""
