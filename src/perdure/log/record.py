@@ -1,0 +1,95 @@
+"""One immutable entry of a session's log, and the digest that chains it to the one before.
+
+A record knows nothing of what its body says: the body is a sealed frame. `docs/format.md` has the bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from perdure.errors import DamageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+KINDS: Final = {
+    "opened": 1,
+    "owned": 2,
+    "saved": 3,
+    "keyframe": 4,
+    "action_started": 5,
+    "action_finished": 6,
+    "settled": 7,
+    "rolled_back": 8,
+    "value": 9,
+    "status": 10,
+    "asked": 11,
+    "answered": 12,
+    "received": 13,
+    "migrated": 14,
+    "edited": 15,
+    "amended": 16,
+    "note": 17,
+}
+"""Number of each kind of record, as stored. Numbers are never used again for another kind."""
+
+KIND_NAMES: Final = {number: name for name, number in KINDS.items()}
+
+GENESIS: Final = bytes(32)
+"""The chain digest before the first record."""
+
+_HEADER = struct.Struct(">QQBQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One entry of a log. `seq` counts from 1 without gaps; `time_us` is for people, never for order."""
+
+    session: str
+    seq: int
+    epoch: int
+    kind: str
+    time_us: int
+    body: bytes
+    chain: bytes
+
+
+def chain_digest(previous: bytes, *, session: str, seq: int, epoch: int, kind: str, time_us: int, body: bytes) -> bytes:
+    """SHA-256 over the previous chain digest, the header and the digest of the body: 32 bytes."""
+    name = session.encode()
+    header = _HEADER.pack(seq, epoch, KINDS[kind], time_us)
+    return sha256(previous + len(name).to_bytes(2, "big") + name + header + sha256(body).digest()).digest()
+
+
+def chained(previous: bytes, *, session: str, seq: int, epoch: int, kind: str, time_us: int, body: bytes) -> Record:
+    """The record that follows the one whose chain digest is `previous`."""
+    chain = chain_digest(previous, session=session, seq=seq, epoch=epoch, kind=kind, time_us=time_us, body=body)
+    return Record(session, seq, epoch, kind, time_us, body, chain)
+
+
+def verified(records: Iterable[Record], *, session: str, after: int, previous: bytes) -> Iterator[Record]:
+    """The same records, each checked against the one before it.
+
+    `after` and `previous` are the number and the chain digest that the first one must follow. Raises `DamageError`, which
+    names the first record that is missing, foreign, out of order or changed.
+    """
+    for record in records:
+        after += 1
+        if record.session != session or record.seq != after:
+            raise DamageError(f"{session}: record {after} is missing; in its place is {record.session} #{record.seq}")
+        digest = chain_digest(
+            previous,
+            session=session,
+            seq=after,
+            epoch=record.epoch,
+            kind=record.kind,
+            time_us=record.time_us,
+            body=record.body,
+        )
+        if digest != record.chain:
+            raise DamageError(f"{session}: record {after} ({record.kind}) is not what was written")
+        previous = digest
+        yield record
