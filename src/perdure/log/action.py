@@ -1,0 +1,163 @@
+"""Actions, as the log tells of them: what was started, how it ended, what a person decided about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from perdure.log.entry import Entry
+
+STRICTNESS: Final = ("repeatable", "idempotent", "once")
+"""The effect classes, the strictest last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an action ended.
+
+    `how` is result, error, unstorable (finished, but its result could not be stored), not done or abandoned. `value` is the
+    encoded result; for an error or an unstorable result, a plain dict that tells of it. An error that is not `final` is one that the action's own retries
+    go on from; `not_done` says that nothing happened; `origin` is the innermost action that raised the error.
+    """
+
+    how: str
+    value: Any = None
+    final: bool = True
+    not_done: bool = False
+    origin: int = 0
+
+    @property
+    def nothing_happened(self) -> bool:
+        """Whether it is known that the effect did not happen."""
+        return self.how == "not done" or self.not_done
+
+
+@dataclass(slots=True)
+class Action:
+    """One action of a log. `key` is encoded; `match` is what its call is recognised by."""
+
+    seq: int
+    name: str
+    args: dict[str, Any]
+    fingerprint: bytes
+    key: bytes | None
+    effect: str
+    parent: int | None
+    idempotency_key: str
+    undo: str | None
+    undoes: int | None
+    after_rollback: str
+    asked: int | None
+    outcome: Outcome | None = None
+    """None: in doubt. What its call is answered with."""
+    later: Outcome | None = None
+    """What was settled after the code had caught its error; what a key is answered with."""
+    failures: int = 0
+    attempts: int = 1
+    undone: bool = False
+    started_us: int = 0
+
+    @property
+    def known(self) -> Outcome | None:
+        """The newest that is known about it."""
+        return self.later or self.outcome
+
+    @property
+    def match(self) -> tuple[Any, ...]:
+        """What its call is recognised by: its key, else its name and arguments."""
+        return (self.key,) if self.key is not None else (self.name, self.fingerprint)
+
+    @property
+    def standing(self) -> bool:
+        """Whether its effect stands: not undone, not known as not done."""
+        return not self.undone and self.undoes is None and not (self.known and self.known.nothing_happened)
+
+
+def about(entry: Entry) -> int | None:
+    """The start that a later record belongs to: an outcome holds on every branch that holds the start."""
+    if entry.kind in ("action_finished", "settled"):
+        return int(entry["started"])
+    of = entry["of"] if entry.kind == "action_started" else None
+    return None if of is None else int(of)
+
+
+_STARTED = (
+    "name",
+    "args",
+    "fingerprint",
+    "key",
+    "effect",
+    "parent",
+    "idempotency_key",
+    "undo",
+    "undoes",
+    "after_rollback",
+    "asked",
+)
+
+
+def started(entry: Entry) -> Action:
+    """The action that a record of its first start begins."""
+    body = entry.body
+    return Action(entry.seq, *(body[field] for field in _STARTED), started_us=entry.time_us)
+
+
+def started_body(action: Action) -> dict[str, Any]:
+    """The body of the record of an action's first start."""
+    return {**{field: getattr(action, field) for field in _STARTED}, "of": None, "attempt": 1}
+
+
+def outcome_body(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as it stands in a body."""
+    body: dict[str, Any] = {"how": outcome.how, "value": outcome.value}
+    if outcome.how == "error":
+        body |= {"final": outcome.final, "not_done": outcome.not_done, "origin": outcome.origin}
+    return body
+
+
+def outcome_of(body: dict[str, Any]) -> Outcome:
+    """The outcome that a body tells of."""
+    return Outcome(
+        body["how"], body["value"], body.get("final", True), body.get("not_done", False), body.get("origin", 0)
+    )
+
+
+class Actions(dict[int, Action]):
+    """The actions of a run of records, by the number of their start, folded one record at a time."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        super().__init__()
+        for entry in entries:
+            self.apply(entry)
+
+    def apply(self, entry: Entry) -> None:
+        """Takes one more record into account; those that tell of no action change nothing."""
+        if entry.kind == "action_started" and entry["of"] is None:
+            self[entry.seq] = started(entry)
+        elif entry.kind == "status" and entry["status"] == "failed":
+            self._void(entry["around"])
+        elif (seq := about(entry)) in self:
+            self._outcome(self[seq], entry)
+
+    def _outcome(self, action: Action, entry: Entry) -> None:
+        if entry.kind == "action_started":
+            action.outcome, action.attempts = None, action.attempts + 1
+            return
+        outcome = outcome_of(entry.body)
+        if entry.kind == "settled" and action.outcome and action.outcome.how == "error":
+            action.later = outcome
+        else:
+            action.outcome = outcome
+        action.failures += entry.kind == "action_finished" and outcome.how == "error"
+        undone = self.get(action.undoes) if action.undoes is not None else None
+        if undone and action.outcome.how in ("result", "unstorable"):
+            undone.undone = True
+
+    def _void(self, seqs: list[int]) -> None:
+        """The run ended with the error of these: it is as if they had no outcome, unless nothing happened."""
+        for action in (self[seq] for seq in seqs if seq in self):
+            if action.outcome and action.outcome.how == "error":
+                action.outcome = Outcome("not done") if action.outcome.not_done else None

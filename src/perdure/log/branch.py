@@ -1,0 +1,46 @@
+"""Which records of a log are on its present branch. A rollback leaves what came after its point; nothing is ever removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure.log.action import about
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from perdure.log.entry import Entry
+
+REENTRY, RESTORE_POINT, INSPECTION = 1, 2, 4
+"""Flags of a snapshot: code can start from here; the agent's own code made it; made for people to look at only."""
+
+
+def leaves(entry: Entry) -> int | None:
+    """The record up to which the branch is kept, if this one starts a new branch: a rollback, a state edited or migrated, or
+    a failure that names an action (what the code did after the error was handed to it is left)."""
+    if entry.kind == "rolled_back":
+        return int(entry["to"])
+    if entry.kind == "status" and entry["status"] == "failed" and entry["around"]:
+        return int(entry["to"])
+    return None
+
+
+def branch(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries that are on the present branch, in order. Outcomes stay with their start, however late they came."""
+    tip: list[Entry] = []
+    for entry in entries:
+        to = leaves(entry)
+        if to is not None:
+            tip = [kept for kept in tip if kept.seq <= to or (about(kept) or to + 1) <= to]
+        tip.append(entry)
+    return tip
+
+
+def is_reentry(entry: Entry) -> bool:
+    """Whether code can start from its top at this record."""
+    return entry.kind == "opened" or (entry.kind == "saved" and bool(entry["flags"] & REENTRY))
+
+
+def is_restore_point(entry: Entry) -> bool:
+    """Whether the agent's own code made this snapshot."""
+    return entry.kind == "saved" and bool(entry["flags"] & RESTORE_POINT)
