@@ -1,0 +1,204 @@
+"""What a store is: a place that keeps logs, and the few operations that everything above is built on.
+
+A store keeps bytes and conditions: it appends when epoch and head are as the writer says, and refuses otherwise. It must
+not know what a body, a mark or a summary means, and never judges a record by its content. `docs/stores.md` is the guide
+for writers of stores; `perdure.testing.conformance` is the proof.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from perdure.log import Record
+
+RE_ENTRY = 1
+"""Flag of a point: code can start here from its top."""
+
+RESTORE_POINT = 2
+"""Flag of a point: made by the agent's own code."""
+
+INSPECTION = 4
+"""Flag of a point: only to look at (timer, signal, operator, error)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The index row of one snapshot. `parent` is the seq of the snapshot it came from, 0 for none."""
+
+    seq: int
+    parent: int
+    flags: int
+    name: str | None
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one append writes, all of it or nothing.
+
+    `points`, `keyframes` (seq of the snapshot, seq of the keyframe's record) replace what the index has under the same
+    seq; `marks` (mark, seq) are added to the look-up index. `summary` is shown in listings; an empty one leaves the last.
+    """
+
+    records: tuple[Record, ...]
+    points: tuple[Point, ...] = ()
+    marks: tuple[tuple[bytes, int], ...] = ()
+    keyframes: tuple[tuple[int, int], ...] = ()
+    summary: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a log ends: `seq` 0 and 32 zero bytes of `chain` for an empty one. `epoch` is that of the newest lease."""
+
+    session: str
+    family: str
+    seq: int
+    chain: bytes
+    epoch: int
+    summary: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may write. `counter` moves with each renewal; `owner` is "" when nobody holds the session."""
+
+    session: str
+    epoch: int
+    owner: str
+    counter: int
+
+
+class Store(ABC):
+    """A place that keeps sessions. All methods may be called from any thread.
+
+    Any method may raise `StoreFailedError` (the place could not read or write; nothing that was acknowledged is lost) and
+    `DamageError` (the place itself is not what was written). Methods that take a session raise `SessionUnknownError` or,
+    once it was deleted, `SessionErasedError`.
+    """
+
+    url: str
+    """What `open_store` takes to open the same place again."""
+
+    durable: ClassVar[bool]
+    """Whether what was acknowledged is there after the process, and the machine, have died."""
+
+    @abstractmethod
+    def create(self, session: str, *, owner: str, family: str | None = None) -> Lease:
+        """Makes an empty session, held by `owner` in epoch 1, in one transaction; durable on return.
+
+        `family` names the family it joins; without one it founds the family of its own id. Raises `SessionIdError`,
+        `SessionExistsError`, `SessionErasedError`.
+        """
+
+    @abstractmethod
+    def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
+        """Takes the session in the next epoch, if its lease is still exactly `seen`; durable on return.
+
+        Whether `seen` may be taken (released, over, its owner dead) is for the caller to know. Raises `HeldError` when
+        the lease has moved.
+        """
+
+    @abstractmethod
+    def renew(self, lease: Lease) -> Lease:
+        """Moves the counter by one. Raises `FencedError` when epoch or owner are not the newest any more."""
+
+    @abstractmethod
+    def release(self, lease: Lease) -> None:
+        """Gives the session back: its owner becomes "". Does nothing when somebody else has it, or it is erased."""
+
+    @abstractmethod
+    def lease(self, session: str) -> Lease:
+        """The newest lease."""
+
+    @abstractmethod
+    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+        """Writes the batch if `epoch` is the newest, held by somebody, and the log ends at `head`; durable on return.
+
+        Records must be of this session and numbered from head + 1 without gaps, points, marks and keyframes must speak of
+        records up to the new end; else `ValueError`. Raises `FencedError` first, then `ConflictError`. On any error but
+        `StoreFailedError` nothing is written; after `StoreFailedError` all of it is there or nothing, and the head says
+        which.
+        """
+
+    @abstractmethod
+    def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        """The records after + 1 ... upto (the end of the log at this moment if None), by seq.
+
+        Never holds much more than one body in memory, and holds nothing up while the caller thinks. A record that is
+        not there is left out: `log.verified` finds gaps.
+        """
+
+    @abstractmethod
+    def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
+        """These records, in the order asked. Raises `DamageError`, which names the first that is missing."""
+
+    @abstractmethod
+    def head(self, session: str) -> Head:
+        """Where the log ends."""
+
+    @abstractmethod
+    def heads(self, *, prefix: str = "") -> list[Head]:
+        """The sessions whose id begins so, the one appended to last (or created last) first. No clock decides it."""
+
+    @abstractmethod
+    def points(self, session: str) -> list[Point]:
+        """The index of snapshots, by seq."""
+
+    @abstractmethod
+    def keyframes(self, session: str) -> list[tuple[int, int]]:
+        """(seq of the snapshot, seq of the keyframe's record), by snapshot."""
+
+    @abstractmethod
+    def find(self, session: str, mark: bytes) -> list[int]:
+        """The seqs that were marked so, ascending."""
+
+    @abstractmethod
+    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
+        """Keeps contents under their addresses, once per family; durable on return.
+
+        One that is there already is left alone if equal, and replaced if not: that repairs it. Raises `FencedError`.
+        """
+
+    @abstractmethod
+    def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        """These chunks of the session's family. Raises `DamageError`, which names the first that is missing."""
+
+    @abstractmethod
+    def delete(self, session: str) -> None:
+        """Removes all of a session, and its family's chunks with the last of the family; durable on return.
+
+        A tombstone stays: the id is refused for ever. Deleting it again finishes what a crash interrupted.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Gives everything back. Closing twice does nothing; any other use afterwards raises `ClosedError`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def check_batch(session: str, batch: Batch, *, head: int) -> int:
+    """The new end of the log, if the batch may follow `head`; else `ValueError`."""
+    end = head
+    for record in batch.records:
+        end += 1
+        if record.session != session or record.seq != end:
+            raise ValueError(f"{session}: record {end} must come next, not {record.session} #{record.seq}")
+    named = (
+        *(p.seq for p in batch.points),
+        *(seq for _, seq in batch.marks),
+        *(s for pair in batch.keyframes for s in pair),
+    )
+    if named and not 1 <= min(named) <= max(named) <= end:
+        raise ValueError(f"{session}: the batch speaks of record {min(named)} to {max(named)}, the log ends at {end}")
+    return end
