@@ -1,0 +1,86 @@
+# What a contributor types. Each target sets up what it needs; a second run sets up nothing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
+# Folders are listed too, so that a deleted file is noticed.
+SOURCES := $(shell find src -name __pycache__ -prune -o -print)
+# Programs from Debian that tests run, by package.
+APT_PACKAGES :=
+
+.SHELLFLAGS := -eu -c
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format storm bench system clean
+
+help:
+	@echo 'make demo     kill an agent and see it go on'
+	@echo 'make test     lint, then all tests, against the installed package'
+	@echo 'make lint     style, types, layers, dependencies'
+	@echo 'make format   put the code into its shape'
+	@echo 'make storm    the random fault benches at full length'
+	@echo 'make bench    the figures that the documentation quotes'
+	@echo 'make clean    remove what make has made'
+
+demo: $(VENV)/package
+	@$(BIN)/perdure demo
+
+test: lint
+	@echo '== tests'
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+lint: $(VENV)/tools
+	@echo '== ruff'
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@echo '== mypy'
+	@$(BIN)/mypy
+	@echo '== layers'
+	@$(BIN)/lint-imports --no-logo
+	@echo '== dependencies'
+	@$(BIN)/deptry src
+	@echo '== changelog'
+	@$(BIN)/towncrier build --draft >$(VENV)/changelog 2>&1 || { cat $(VENV)/changelog; exit 1; }
+
+format: $(VENV)/tools
+	@$(BIN)/ruff check -q --fix-only .
+	@$(BIN)/ruff format .
+
+storm: $(VENV)/tools
+	@PERDURE_STORM=full $(BIN)/python -m pytest -q -n 2 --dist worksteal -m storm --timeout 3600
+
+bench: $(VENV)/tools
+	@$(BIN)/python -m pytest -q -s -o python_files='bench_*.py' tests/bench
+
+clean:
+	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+# Set-up. $(VENV)/package is what a user installs, $(VENV)/tools what a contributor needs on top of it.
+
+# $(call apt,packages): install them in CI, say the command elsewhere.
+apt = if [ "$$(id -u)" = 0 ] && [ -n "$${CI:-}" ]; then \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1) >/dev/null; \
+	else echo "missing on this machine; as root run: apt-get install -y $(1)" >&2; exit 1; fi
+
+system:
+	@for package in $(APT_PACKAGES); do \
+	dpkg -s "$$package" >/dev/null 2>&1 || { $(call apt,"$$package"); }; done
+
+$(VENV)/made: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "perdure needs Python 3.11 or newer")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(call apt,python3-venv); }
+	@echo '== set up $(VENV)'
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(INSTALL) hatchling
+	@touch $@
+
+$(VENV)/package: $(VENV)/made pyproject.toml $(SOURCES)
+	@echo '== install perdure'
+	@$(INSTALL) --no-build-isolation .
+	@touch $@
+
+$(VENV)/tools: $(VENV)/made pyproject.toml | $(VENV)/package
+	@echo '== install tools'
+	@$(INSTALL) --no-build-isolation '.[test,dev]'
+	@touch $@
