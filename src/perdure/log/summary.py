@@ -1,0 +1,100 @@
+"""The few facts about a session that listings and openings need at once. A fold like any other: `verify` makes it anew from the
+log and compares."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from perdure import values
+from perdure.errors import DamageError
+from perdure.log.branch import REENTRY, leaves
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`parent` is the newest snapshot of the present branch and `reentry` the newest re-entry point (1: the opening); `left` says whether any
+    branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records that a person must settle or answer;
+    `codes` are the fingerprints of the code that ran since the re-entry point."""
+
+    form: str = ""
+    entry: str = ""
+    status: str = "running"
+    reason: str = ""
+    created_us: int = 0
+    updated_us: int = 0
+    parent: int = 0
+    reentry: int = 1
+    left: bool = False
+    keyframe: tuple[int, int] = (0, 0)
+    waits: tuple[int, ...] = ()
+    codes: tuple[str, ...] = ()
+    saves: int = 0
+    actions: int = 0
+
+    def encoded(self) -> bytes:
+        """As it is kept beside the head."""
+        return values.encode([list(v) if isinstance(v, tuple) else v for v in asdict(self).values()])
+
+    def after(self, entry: Entry) -> Summary:
+        """With one more record taken into account."""
+        fold = _FOLDS.get(entry.kind)
+        changed = fold(self, entry) if fold else {}
+        return replace(self, updated_us=entry.time_us, **changed)
+
+
+def decoded(data: bytes) -> Summary:
+    """The summary that stands beside a head. Raises `DamageError` if it is none."""
+    found = values.decode(data)
+    names = fields(Summary)
+    if not isinstance(found, list) or len(found) != len(names):
+        raise DamageError("the summary beside the head is not one; verify the session")
+    return Summary(**{f.name: tuple(v) if isinstance(v, list) else v for f, v in zip(names, found, strict=True)})
+
+
+def _opened(_: Summary, entry: Entry) -> dict[str, Any]:
+    return {"form": entry["form"], "entry": entry["entry"], "created_us": entry.time_us}
+
+
+def _owned(summary: Summary, entry: Entry) -> dict[str, Any]:
+    codes = summary.codes if entry["code"] in summary.codes else (*summary.codes, entry["code"])
+    return {"status": "running", "reason": "", "codes": codes}
+
+
+def _saved(summary: Summary, entry: Entry) -> dict[str, Any]:
+    changed: dict[str, Any] = {"parent": entry.seq, "saves": summary.saves + 1}
+    if entry["flags"] & REENTRY:
+        changed |= {"reentry": entry.seq, "codes": summary.codes[-1:]}
+    return changed
+
+
+def _status(summary: Summary, entry: Entry) -> dict[str, Any]:
+    changed: dict[str, Any] = {"status": entry["status"], "reason": entry["reason"], "waits": tuple(entry["waits"])}
+    if leaves(entry) is not None:
+        changed |= {"left": True, "parent": entry["parent"]}
+    return changed
+
+
+def _rolled_back(_: Summary, entry: Entry) -> dict[str, Any]:
+    return {"left": True, "parent": entry["parent"], "reentry": entry["reentry"]}
+
+
+def _decided(summary: Summary, entry: Entry) -> dict[str, Any]:
+    about = entry["started"] if entry.kind == "settled" else entry["asked"]
+    return {"waits": tuple(seq for seq in summary.waits if seq != about)}
+
+
+_FOLDS = {
+    "opened": _opened,
+    "owned": _owned,
+    "saved": _saved,
+    "keyframe": lambda _, entry: {"keyframe": (entry["of"], entry.seq)},
+    "action_started": lambda summary, _: {"actions": summary.actions + 1},
+    "status": _status,
+    "rolled_back": _rolled_back,
+    "settled": _decided,
+    "answered": _decided,
+}
