@@ -1,20 +1,18 @@
 """What a store is: a place that keeps logs, and the few operations that everything above is built on.
 
-A store keeps bytes and conditions: it appends when epoch and head are as the writer says, and refuses otherwise. It must
-not know what a body, a mark or a summary means, and never judges a record by its content. `docs/stores.md` is the guide
-for writers of stores; `perdure.testing.conformance` is the proof.
+A store keeps bytes and conditions: it appends when epoch and head are as the writer says, and refuses otherwise. It
+must not know what a body, a mark or a summary means, and never judges a record by its content. `docs/stores.md` is the
+guide for writers of stores; `perdure.testing.conformance` is the proof.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from perdure.log import Record
+from perdure.log import KINDS, Record
 
 RE_ENTRY = 1
 """Flag of a point: code can start here from its top."""
@@ -42,7 +40,8 @@ class Batch:
     """What one append writes, all of it or nothing.
 
     `points`, `keyframes` (seq of the snapshot, seq of the keyframe's record) replace what the index has under the same
-    seq; `marks` (mark, seq) are added to the look-up index. `summary` is shown in listings; an empty one leaves the last.
+    seq; `marks` (mark, seq) are added to the look-up index. `summary` is shown in listings; an empty one leaves the
+    last.
     """
 
     records: tuple[Record, ...]
@@ -77,9 +76,9 @@ class Lease:
 class Store(ABC):
     """A place that keeps sessions. All methods may be called from any thread.
 
-    Any method may raise `StoreFailedError` (the place could not read or write; nothing that was acknowledged is lost) and
-    `DamageError` (the place itself is not what was written). Methods that take a session raise `SessionUnknownError` or,
-    once it was deleted, `SessionErasedError`.
+    Any method may raise `StoreFailedError` (the place could not read or write; nothing that was acknowledged is lost)
+    and `DamageError` (the place itself is not what was written). Methods that take a session raise
+    `SessionUnknownError` or, once it was deleted, `SessionErasedError`.
     """
 
     url: str
@@ -120,10 +119,10 @@ class Store(ABC):
     def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
         """Writes the batch if `epoch` is the newest, held by somebody, and the log ends at `head`; durable on return.
 
-        Records must be of this session and numbered from head + 1 without gaps, points, marks and keyframes must speak of
-        records up to the new end; else `ValueError`. Raises `FencedError` first, then `ConflictError`. On any error but
-        `StoreFailedError` nothing is written; after `StoreFailedError` all of it is there or nothing, and the head says
-        which.
+        Records must be of this session and numbered from head + 1 without gaps, points, marks and keyframes must speak
+        of records up to the new end; else `ValueError`. Raises `FencedError` first, then `ConflictError`. On any error
+        but `StoreFailedError` nothing is written; after `StoreFailedError` all of it is there or nothing, and the head
+        says which.
         """
 
     @abstractmethod
@@ -194,11 +193,11 @@ def check_batch(session: str, batch: Batch, *, head: int) -> int:
         end += 1
         if record.session != session or record.seq != end:
             raise ValueError(f"{session}: record {end} must come next, not {record.session} #{record.seq}")
-    named = (
-        *(p.seq for p in batch.points),
-        *(seq for _, seq in batch.marks),
-        *(s for pair in batch.keyframes for s in pair),
-    )
+        if record.kind not in KINDS:
+            raise ValueError(f"{session}: record {end} is of no known kind: {record.kind}")
+    named = [point.seq for point in batch.points]
+    named += [seq for _, seq in batch.marks]
+    named += [seq for pair in batch.keyframes for seq in pair]
     if named and not 1 <= min(named) <= max(named) <= end:
         raise ValueError(f"{session}: the batch speaks of record {min(named)} to {max(named)}, the log ends at {end}")
     return end

@@ -1,0 +1,55 @@
+"""What may be the id of a session: text that looks the same to every store, file system, terminal and person.
+
+Slashes, dots and letters of any script are plain characters; case counts. It must not know any store.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+from perdure import limits
+from perdure.errors import SessionIdError
+
+_REFUSED: Final = {
+    "Cc": "a control character",
+    "Cs": "half a character (a lone surrogate)",
+    "Zl": "a line separator",
+    "Zp": "a paragraph separator",
+}
+
+
+def check_session_id(session: str) -> str:
+    """The same id, if it is a valid one: 1 to 200 characters of normalised text (NFC).
+
+    Refused with `SessionIdError`, which offers the cleaned id where one is left: control characters, lone surrogates,
+    line separators, white space at either end, nothing but dots.
+    """
+    if not isinstance(session, str):
+        raise SessionIdError(f"a session's id is text, not {type(session).__name__}")
+    fault = _fault(session)
+    if fault is None:
+        return session
+    clean = _cleaned(session)
+    offer = f"; use {clean!r}" if clean and _fault(clean) is None else ""
+    raise SessionIdError(f"{session[: limits.ID_CHARS_MAX]!r} is no session id: {fault}{offer}")
+
+
+def _fault(session: str) -> str | None:
+    """What is wrong with an id, or None."""
+    if not 1 <= len(session) <= limits.ID_CHARS_MAX:
+        return f"it has {len(session):,} characters, 1 to {limits.ID_CHARS_MAX} are allowed"
+    for place, character in enumerate(session):
+        if refused := _REFUSED.get(unicodedata.category(character)):
+            return f"character {place} is {refused}"
+    if session != session.strip():
+        return "it begins or ends with white space"
+    if not session.strip("."):
+        return "it consists of dots"
+    normal = unicodedata.is_normalized("NFC", session)
+    return None if normal else "it is not normalised (NFC), so another id could look the same"
+
+
+def _cleaned(session: str) -> str:
+    kept = "".join(character for character in session if unicodedata.category(character) not in _REFUSED)
+    return unicodedata.normalize("NFC", kept).strip()[: limits.ID_CHARS_MAX].strip()

@@ -1,0 +1,242 @@
+"""A store in this process's memory: the contract in dictionaries, for tests and for what may be lost.
+
+It must not do anything that another store could not: the same conditions in the same order, everything or nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+from perdure import faults
+from perdure.errors import StoreUrlError
+from perdure.log import GENESIS, Record
+from perdure.stores import refusals
+from perdure.stores.contract import Batch, Head, Lease, Point, Store, check_batch
+from perdure.stores.ids import check_session_id
+
+
+@dataclass(slots=True)
+class _Session:
+    family: str
+    lease: Lease
+    changed: int
+    records: list[Record] = field(default_factory=list)
+    points: dict[int, Point] = field(default_factory=dict)
+    keyframes: dict[int, int] = field(default_factory=dict)
+    marks: dict[bytes, set[int]] = field(default_factory=dict)
+    summary: bytes = b""
+
+
+@dataclass(slots=True)
+class _Place:
+    """What the stores of one name share."""
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    sessions: dict[str, _Session] = field(default_factory=dict)
+    erased: set[str] = field(default_factory=set)
+    chunks: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
+    changes: count[int] = field(default_factory=lambda: count(1))
+
+
+_PLACES: Final[dict[str, _Place]] = {}
+_PLACES_LOCK: Final = threading.Lock()
+
+
+def open_url(place: str, **options: object) -> MemoryStore:
+    """The store of "memory:" and "memory:name"."""
+    if options:
+        raise StoreUrlError(f"memory: has no option {', '.join(options)}")
+    return MemoryStore(place)
+
+
+class MemoryStore(Store):
+    """Sessions in memory. Stores of one `name` share them for the life of the process; "" is a fresh place each time.
+
+    An acknowledged append is seen by every thread, and gone with the process.
+    """
+
+    durable = False
+
+    def __init__(self, name: str = "") -> None:
+        self.url = f"memory:{name}"
+        self._closed = False
+        with _PLACES_LOCK:
+            self._place = _PLACES.setdefault(name, _Place()) if name else _Place()
+
+    def create(self, session: str, *, owner: str, family: str | None = None) -> Lease:
+        """See `Store.create`."""
+        check_session_id(session)
+        check_session_id(family or session)
+        with self._open() as place:
+            if session in place.erased:
+                raise refusals.erased(session)
+            if session in place.sessions:
+                raise refusals.exists(session)
+            lease = Lease(session, 1, refusals.named(owner), 0)
+            place.sessions[session] = _Session(family or session, lease, next(place.changes))
+            return lease
+
+    def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
+        """See `Store.claim`."""
+        with self._open():
+            found = self._session(session)
+            if found.lease != seen:
+                raise refusals.held(found.lease)
+            found.lease = Lease(session, seen.epoch + 1, refusals.named(owner), 0)
+            return found.lease
+
+    def renew(self, lease: Lease) -> Lease:
+        """See `Store.renew`."""
+        with self._open():
+            found = self._session(lease.session)
+            if (found.lease.epoch, found.lease.owner) != (lease.epoch, lease.owner):
+                raise refusals.fenced(found.lease, epoch=lease.epoch)
+            found.lease = Lease(lease.session, lease.epoch, lease.owner, found.lease.counter + 1)
+            return found.lease
+
+    def release(self, lease: Lease) -> None:
+        """See `Store.release`."""
+        with self._open() as place:
+            found = place.sessions.get(lease.session)
+            if found and (found.lease.epoch, found.lease.owner) == (lease.epoch, lease.owner):
+                found.lease = Lease(lease.session, lease.epoch, "", found.lease.counter + 1)
+
+    def lease(self, session: str) -> Lease:
+        """See `Store.lease`."""
+        with self._open():
+            return self._session(session).lease
+
+    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+        """See `Store.append`."""
+        check_batch(session, batch, head=head)
+        with self._open() as place:
+            found = self._held(session, epoch=epoch)
+            if len(found.records) != head:
+                raise refusals.conflict(session, head=len(found.records), expected=head)
+            faults.reach("append.inside")
+            found.records += batch.records
+            found.points.update((point.seq, point) for point in batch.points)
+            found.keyframes.update(batch.keyframes)
+            for mark, seq in batch.marks:
+                found.marks.setdefault(mark, set()).add(seq)
+            found.summary = batch.summary or found.summary
+            found.changed = next(place.changes)
+
+    def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        """See `Store.read`."""
+        with self._open():
+            return iter(self._session(session).records[after:upto])
+
+    def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
+        """See `Store.read_at`."""
+        with self._open():
+            records = self._session(session).records
+            return [_at(session, records, seq) for seq in seqs]
+
+    def head(self, session: str) -> Head:
+        """See `Store.head`."""
+        with self._open():
+            return _head(session, self._session(session))
+
+    def heads(self, *, prefix: str = "") -> list[Head]:
+        """See `Store.heads`."""
+        with self._open() as place:
+            chosen = [(name, found) for name, found in place.sessions.items() if name.startswith(prefix)]
+            chosen.sort(key=lambda pair: -pair[1].changed)
+            return [_head(name, found) for name, found in chosen]
+
+    def points(self, session: str) -> list[Point]:
+        """See `Store.points`."""
+        with self._open():
+            return [point for _, point in sorted(self._session(session).points.items())]
+
+    def keyframes(self, session: str) -> list[tuple[int, int]]:
+        """See `Store.keyframes`."""
+        with self._open():
+            return sorted(self._session(session).keyframes.items())
+
+    def find(self, session: str, mark: bytes) -> list[int]:
+        """See `Store.find`."""
+        with self._open():
+            return sorted(self._session(session).marks.get(mark, ()))
+
+    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
+        """See `Store.put_chunks`."""
+        with self._open() as place:
+            family = self._held(session, epoch=epoch).family
+            place.chunks.setdefault(family, {}).update(chunks)
+
+    def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        """See `Store.chunks`."""
+        with self._open() as place:
+            kept = place.chunks.get(self._session(session).family, {})
+            wanted = list(digests)
+            for digest in wanted:
+                if digest not in kept:
+                    raise refusals.missing_chunk(session, digest=digest)
+            return {digest: kept[digest] for digest in wanted}
+
+    def delete(self, session: str) -> None:
+        """See `Store.delete`."""
+        with self._open() as place:
+            if session in place.erased:
+                return
+            family = self._session(session).family
+            del place.sessions[session]
+            place.erased.add(session)
+            if all(found.family != family for found in place.sessions.values()):
+                place.chunks.pop(family, None)
+
+    def close(self) -> None:
+        """See `Store.close`. A named place stays for those who open it again."""
+        self._closed = True
+
+    def _open(self) -> _Opened:
+        if self._closed:
+            raise refusals.closed(self.url)
+        return _Opened(self._place)
+
+    def _session(self, session: str) -> _Session:
+        found = self._place.sessions.get(session)
+        if found is not None:
+            return found
+        if session in self._place.erased:
+            raise refusals.erased(session)
+        raise refusals.unknown(session, url=self.url)
+
+    def _held(self, session: str, *, epoch: int) -> _Session:
+        found = self._session(session)
+        if found.lease.epoch != epoch or not found.lease.owner:
+            raise refusals.fenced(found.lease, epoch=epoch)
+        return found
+
+
+class _Opened:
+    """A place, locked for the length of a `with`."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: _Place) -> None:
+        self._place = place
+
+    def __enter__(self) -> _Place:
+        self._place.lock.acquire()
+        return self._place
+
+    def __exit__(self, *_: object) -> None:
+        self._place.lock.release()
+
+
+def _head(session: str, found: _Session) -> Head:
+    chain = found.records[-1].chain if found.records else GENESIS
+    return Head(session, found.family, len(found.records), chain, found.lease.epoch, found.summary)
+
+
+def _at(session: str, records: list[Record], seq: int) -> Record:
+    if not 1 <= seq <= len(records):
+        raise refusals.missing_record(session, seq=seq)
+    return records[seq - 1]

@@ -1,0 +1,68 @@
+"""From a URL to a store. A kind of store is imported when it is asked for, so that its needs are only its own."""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import import_module
+from typing import Final, Protocol, cast
+
+from perdure.errors import StoreUrlError
+from perdure.stores.contract import Store
+
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
+"""Two characters at least: a single one is a drive."""
+
+_MODULES: Final = {"sqlite": "perdure.stores.sqlite", "memory": "perdure.stores.memory"}
+
+_MISSING: Final = {
+    "file": "a folder per session",
+    "postgresql": "PostgreSQL",
+    "redis": "Redis",
+    "s3": "object stores",
+    "mongodb": "MongoDB",
+    "tiered": "one store in front of another",
+}
+
+
+class _Module(Protocol):
+    def open_url(self, place: str, **options: object) -> Store: ...
+
+
+def open_store(url: str | os.PathLike[str], **options: object) -> Store:
+    """Opens a store, making it if there is none at that place.
+
+    `url` is a path ("agents.db"), "sqlite:///agents.db" (relative), "sqlite:////var/lib/agents.db" (absolute),
+    "memory:" (a fresh one) or "memory:name" (shared by name within the process). `options` are those of the store's
+    class. Raises `StoreUrlError` when there is no such store or the place is something else, `StoreFailedError` when
+    it cannot be reached, `FormatNewerError` when a newer perdure made it.
+    """
+    text = os.fspath(url)
+    found = _SCHEME.match(text)
+    if found is None:
+        return _module("sqlite").open_url(text, **options)
+    scheme = found[1].lower()
+    if scheme in _MISSING:
+        raise StoreUrlError(
+            f"{scheme}: is for {_MISSING[scheme]}, and this version has no such store; {_those_there()}"
+        )
+    if scheme not in _MODULES:
+        raise StoreUrlError(f"there is no store {scheme}:; {_those_there()}")
+    return _module(scheme).open_url(_place(text[found.end() :], url=text), **options)
+
+
+def _place(rest: str, *, url: str) -> str:
+    """The part of a URL that is the store's own: after "scheme:", or after "scheme:///"."""
+    if not rest.startswith("//"):
+        return rest
+    if not rest.startswith("///"):
+        raise StoreUrlError(f"{url}: a host makes no sense here; write three slashes and then the path")
+    return rest[3:]
+
+
+def _module(scheme: str) -> _Module:
+    return cast("_Module", import_module(_MODULES[scheme]))
+
+
+def _those_there() -> str:
+    return "there are: a plain path, " + ", ".join(f"{scheme}:" for scheme in _MODULES)

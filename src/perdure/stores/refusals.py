@@ -1,0 +1,73 @@
+"""What every store says when it refuses: one wording for one reason, whatever the store."""
+
+from __future__ import annotations
+
+from perdure.errors import (
+    ClosedError,
+    ConflictError,
+    DamageError,
+    FencedError,
+    HeldError,
+    SessionErasedError,
+    SessionExistsError,
+    SessionUnknownError,
+)
+from perdure.stores.contract import Lease
+
+
+def named(owner: str) -> str:
+    """The owner's name, which must say something: "" means that nobody holds the session."""
+    if not owner:
+        raise ValueError('an owner has a name; "" means that nobody holds the session')
+    return owner
+
+
+def closed(url: str) -> ClosedError:
+    """For any use of a store after `close`."""
+    return ClosedError(f"{url}: the store is closed; open it again")
+
+
+def unknown(session: str, *, url: str) -> SessionUnknownError:
+    """For a session that never was."""
+    return SessionUnknownError(f"{session}: no such session in {url}")
+
+
+def erased(session: str) -> SessionErasedError:
+    """For a session that was deleted."""
+    return SessionErasedError(f"{session}: was erased; its id is not used again, choose another")
+
+
+def exists(session: str) -> SessionExistsError:
+    """For a session that is to be created and is there."""
+    return SessionExistsError(f"{session}: is there already; claim its lease to go on with it")
+
+
+def held(newest: Lease) -> HeldError:
+    """For a claim on a lease that has moved since it was seen."""
+    who = newest.owner or "nobody"
+    return HeldError(
+        f"{newest.session}: its lease has moved, {who} has epoch {newest.epoch}; look again before claiming"
+    )
+
+
+def fenced(newest: Lease, *, epoch: int) -> FencedError:
+    """For a writer whose time is over."""
+    who = newest.owner or "nobody"
+    return FencedError(
+        f"{newest.session}: epoch {epoch} is over, {who} has epoch {newest.epoch}; open the session again"
+    )
+
+
+def conflict(session: str, *, head: int, expected: int) -> ConflictError:
+    """For a writer who did not know the end of the log."""
+    return ConflictError(f"{session}: the log ends at {head}, not at {expected}; read on from there")
+
+
+def missing_record(session: str, *, seq: int) -> DamageError:
+    """For a record that is asked for and not there."""
+    return DamageError(f"{session}: record {seq} is missing")
+
+
+def missing_chunk(session: str, *, digest: bytes) -> DamageError:
+    """For a chunk that is asked for and not there."""
+    return DamageError(f"{session}: chunk {digest.hex()} is missing")

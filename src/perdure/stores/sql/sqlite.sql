@@ -1,0 +1,101 @@
+-- Statements of the SQLite store, each under its name.
+
+-- name: session
+SELECT number, family, epoch, owner, counter, seq, tick FROM sessions WHERE id = ?;
+
+-- name: erased
+SELECT 1 FROM tombstones WHERE digest = ?;
+
+-- name: tick
+SELECT tick FROM store;
+
+-- name: set_tick
+UPDATE store SET tick = ?;
+
+-- name: found_family
+INSERT OR IGNORE INTO families (id) VALUES (?);
+
+-- name: create
+INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, summary)
+VALUES (:id, (SELECT number FROM families WHERE id = :family), 0, zeroblob(32), 1, :owner, 0, :tick, x'');
+
+-- name: set_lease
+UPDATE sessions SET epoch = ?, owner = ?, counter = ? WHERE number = ?;
+
+-- name: add_record
+INSERT INTO records (key, epoch, kind, time_us, chain, body) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: add_point
+INSERT OR REPLACE INTO points (key, parent, flags, name, time_us) VALUES (?, ?, ?, ?, ?);
+
+-- name: add_keyframe
+INSERT OR REPLACE INTO keyframes (key, record) VALUES (?, ?);
+
+-- name: add_mark
+INSERT OR IGNORE INTO marks (session, mark, seq) VALUES (?, ?, ?);
+
+-- name: set_head
+UPDATE sessions SET seq = :seq, chain = coalesce(:chain, chain), tick = :tick, summary = coalesce(:summary, summary)
+WHERE number = :number;
+
+-- name: records
+SELECT key, epoch, kind, time_us, body, chain FROM records WHERE key BETWEEN ? AND ? ORDER BY key;
+
+-- name: record
+SELECT key, epoch, kind, time_us, body, chain FROM records WHERE key = ?;
+
+-- name: heads
+SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary FROM sessions s JOIN families f ON f.number = s.family
+WHERE substr(s.id, 1, length(:prefix)) = :prefix ORDER BY s.tick DESC;
+
+-- name: head
+SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary FROM sessions s JOIN families f ON f.number = s.family
+WHERE s.id = ?;
+
+-- name: points
+SELECT key, parent, flags, name, time_us FROM points WHERE key BETWEEN ? AND ? ORDER BY key;
+
+-- name: keyframes
+SELECT key, record FROM keyframes WHERE key BETWEEN ? AND ? ORDER BY key;
+
+-- name: find
+SELECT seq FROM marks WHERE session = ? AND mark = ? ORDER BY seq;
+
+-- name: put_chunk
+INSERT INTO chunks (family, digest, content) VALUES (?, ?, ?)
+ON CONFLICT (family, digest) DO UPDATE SET content = excluded.content WHERE content IS NOT excluded.content;
+
+-- name: chunk
+SELECT content FROM chunks WHERE family = ? AND digest = ?;
+
+-- name: bury
+INSERT INTO tombstones (digest) VALUES (?);
+
+-- name: delete_records
+DELETE FROM records WHERE key BETWEEN ? AND ?;
+
+-- name: delete_points
+DELETE FROM points WHERE key BETWEEN ? AND ?;
+
+-- name: delete_keyframes
+DELETE FROM keyframes WHERE key BETWEEN ? AND ?;
+
+-- name: delete_marks
+DELETE FROM marks WHERE session = ?;
+
+-- name: delete_session
+DELETE FROM sessions WHERE number = ?;
+
+-- name: delete_chunks
+DELETE FROM chunks WHERE family = :family AND NOT EXISTS (SELECT 1 FROM sessions WHERE family = :family);
+
+-- name: delete_family
+DELETE FROM families WHERE number = :family AND NOT EXISTS (SELECT 1 FROM sessions WHERE family = :family);
+
+-- name: broken_tail
+SELECT s.id, s.seq, r.key & 4294967295
+FROM sessions s LEFT JOIN records r ON r.key = (
+    SELECT max(key) FROM records WHERE key BETWEEN s.number << 32 AND s.number << 32 | 4294967295
+)
+WHERE coalesce(r.key & 4294967295, 0) <> s.seq OR (s.seq > 0 AND r.chain <> s.chain)
+LIMIT 1;

@@ -1,0 +1,78 @@
+"""Carries the write-ahead log over into the file, in the background, so that no save pays for it.
+
+Most of the log is carried over while writers go on. What they add meanwhile is little; for that last bit, and only for
+it, they wait, after which the log starts again at its beginning and so stays short however busy they are.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import Final
+
+from perdure.errors import PerdureError
+from perdure.stores.sqlite.link import Link
+
+REST_PAGES: Final = 32
+"""So much of the log may be left to carry over while the writers wait."""
+
+_ROUNDS: Final = 8
+_PAGE_BYTES: Final = 4096
+_COMMIT_PAGES: Final = 4
+"""Pages that a commit of small rows writes, about: it only decides when to look."""
+
+
+class Checkpointer:
+    """A thread that works when the log has grown by about `pages` of 4 KB. It starts when first needed."""
+
+    def __init__(self, link: Link, *, writer: Link, pages: int) -> None:
+        self.link = link
+        self._writer = writer
+        self._pages = pages
+        self._grown = 0
+        self._due = threading.Event()
+        self._ended = False
+        self._thread: threading.Thread | None = None
+        self.error: PerdureError | None = None
+
+    def grown(self, size: int) -> None:
+        """Tells that a commit with `size` bytes of bodies was written. Called under the writer's lock."""
+        self._grown += _COMMIT_PAGES + size // _PAGE_BYTES
+        if self._grown < self._pages:
+            return
+        self._grown = 0
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="perdure-checkpoint", daemon=True)
+            self._thread.start()
+        self._due.set()
+
+    def end(self) -> None:
+        """Stops the thread, after the work it is at."""
+        self._ended = True
+        self._due.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while self._due.wait() and not self._ended:
+            self._due.clear()
+            try:
+                self.carry_over()
+                self.error = None
+            except PerdureError as error:  # the writers will meet it too; the log only grows meanwhile
+                self.error = error
+
+    def carry_over(self) -> None:
+        """Empties the log, unless a reader or another process is in the way: then the next time does."""
+        for _ in range(_ROUNDS):
+            if self._carry("PASSIVE") <= REST_PAGES:
+                break
+        with ExitStack() as held:
+            held.enter_context(self._writer.lock)
+            self._carry("RESTART")
+
+    def _carry(self, mode: str) -> int:
+        """One checkpoint; returns how many pages of the log are left."""
+        with self.link.connection() as db:
+            _, total, done = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        return max(0, int(total) - int(done))

@@ -1,0 +1,108 @@
+"""One connection to the file, for one purpose, used by one thread at a time; and what happens when things fail.
+
+It is opened when it is first needed, given up after a failure, and opened and verified anew at the next use: a sync
+that failed is never repeated as if nothing had happened. It knows no tables.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from perdure.errors import ProcessForkedError
+from perdure.stores import refusals
+from perdure.stores.sqlite.failures import is_busy, meaning
+
+
+class Link:
+    """A connection behind a lock.
+
+    `connect(busy_s=…)` opens it; `verify` is called on one that is opened after a failure.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        connect: Callable[..., sqlite3.Connection],
+        verify: Callable[[sqlite3.Connection], None],
+        busy_s: float,
+    ) -> None:
+        self.lock = threading.RLock()
+        self._url = url
+        self._connect = connect
+        self._verify = verify
+        self._busy_s = busy_s
+        self._db: sqlite3.Connection | None = None
+        self._failed = False
+        self._closed = False
+        self._pid = os.getpid()
+
+    @contextmanager
+    def transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
+        """A transaction of this `kind` (IMMEDIATE, DEFERRED), committed at the end; undone by any exception.
+
+        Errors of SQLite leave as errors of ours. After one that is not just a busy file the connection is given up.
+        """
+        with self.connection() as db:
+            db.execute(f"BEGIN {kind}")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """The connection in autocommit mode, for this thread alone."""
+        self.check_process()
+        with self.lock:
+            try:
+                yield self._ready()
+            except (sqlite3.Error, OverflowError) as error:
+                if not isinstance(error, sqlite3.Error) or not is_busy(error):
+                    self._failed = True
+                    self.drop()
+                raise meaning(error, url=self._url, busy_s=self._busy_s) from error
+
+    def check_process(self) -> None:
+        """Raises in a process that was forked from the one that opened the store."""
+        if os.getpid() != self._pid:
+            raise ProcessForkedError(f"{self._url}: was opened before os.fork(); open it again in this process")
+
+    def drop(self) -> None:
+        """Gives the connection up; the next use opens it anew."""
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def close(self) -> None:
+        """Gives the connection up for good."""
+        with self.lock:
+            self._closed = True
+            self.drop()
+
+    def pause(self) -> None:
+        """Locks, and gives the connection up unless this thread is in the middle of a transaction; `resume` unlocks."""
+        self.lock.acquire()
+        if self._db is not None and not self._db.in_transaction:
+            self.drop()
+
+    def resume(self) -> None:
+        """Ends a `pause`."""
+        self.lock.release()
+
+    def _ready(self) -> sqlite3.Connection:
+        if self._closed:
+            raise refusals.closed(self._url)
+        if self._db is None:
+            self._db = self._connect(busy_s=self._busy_s)
+            if self._failed:
+                self._verify(self._db)
+                self._failed = False
+        return self._db

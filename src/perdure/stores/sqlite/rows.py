@@ -1,0 +1,155 @@
+"""The rows of a SQLite store: how a session's things are laid out in tables, read and written inside a transaction.
+
+Knows no lease rules, no files and no connections but the one it is given.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from perdure.errors import DamageError
+from perdure.log import KIND_NAMES, KINDS, Record
+from perdure.stores import refusals, sql
+from perdure.stores.contract import Batch, Lease, Point
+
+SQL: Final = sql.statements("sqlite")
+_SEQ_BITS: Final = 32
+_SEQ_MAX: Final = (1 << _SEQ_BITS) - 1
+_READ_BYTES: Final = 4 << 20
+"""Bodies read from the file at a time; one that is longer comes alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A session's row, without what only listings show."""
+
+    number: int
+    family: int
+    lease: Lease
+    seq: int
+    tick: int
+
+
+def find(db: sqlite3.Connection, session: str) -> Row | None:
+    """The session's row, if it is there."""
+    found = db.execute(SQL["session"], (session,)).fetchone()
+    if found is None:
+        return None
+    number, family, epoch, owner, counter, seq, tick = found
+    return Row(number, family, Lease(session, epoch, text(owner), counter), seq, tick)
+
+
+def is_erased(db: sqlite3.Connection, session: str) -> bool:
+    """Whether the session was deleted."""
+    return db.execute(SQL["erased"], (_tomb(session),)).fetchone() is not None
+
+
+def points(db: sqlite3.Connection, number: int) -> list[Point]:
+    """The session's points, by seq."""
+    rows = db.execute(SQL["points"], _keys(number)).fetchall()
+    return [Point(key & _SEQ_MAX, parent, flags, text(name), time_us) for key, parent, flags, name, time_us in rows]
+
+
+def keyframes(db: sqlite3.Connection, number: int) -> list[tuple[int, int]]:
+    """The session's keyframes, by snapshot."""
+    return [(key & _SEQ_MAX, record) for key, record in db.execute(SQL["keyframes"], _keys(number))]
+
+
+def tick_after(db: sqlite3.Connection, tick: int) -> int:
+    """The tick of a session that is written now: its own if it was the last one, so that alone it costs nothing."""
+    newest: int = db.execute(SQL["tick"]).fetchone()[0]
+    if tick == newest:
+        return tick
+    db.execute(SQL["set_tick"], (newest + 1,))
+    return newest + 1
+
+
+def insert(db: sqlite3.Connection, number: int, batch: Batch) -> None:
+    """Adds all of a batch but the new head."""
+    base = number << _SEQ_BITS
+    db.executemany(
+        SQL["add_record"],
+        [(base | r.seq, r.epoch, KINDS[r.kind], r.time_us, r.chain, r.body) for r in batch.records],
+    )
+    if batch.points:
+        rows = [(base | p.seq, p.parent, p.flags, p.name and blob(p.name), p.time_us) for p in batch.points]
+        db.executemany(SQL["add_point"], rows)
+    if batch.keyframes:
+        db.executemany(SQL["add_keyframe"], [(base | seq, record) for seq, record in batch.keyframes])
+    if batch.marks:
+        db.executemany(SQL["add_mark"], [(number, mark, seq) for mark, seq in batch.marks])
+
+
+def set_lease(db: sqlite3.Connection, row: Row, lease: Lease) -> Lease:
+    """Makes this the newest lease of the row's session."""
+    db.execute(SQL["set_lease"], (lease.epoch, blob(lease.owner), lease.counter, row.number))
+    return lease
+
+
+def delete(db: sqlite3.Connection, row: Row, session: str) -> None:
+    """Removes the session, and its family's chunks with the last of the family; leaves a tombstone."""
+    db.execute(SQL["bury"], (_tomb(session),))
+    for table in ("records", "points", "keyframes"):
+        db.execute(SQL[f"delete_{table}"], _keys(row.number))
+    db.execute(SQL["delete_marks"], (row.number,))
+    db.execute(SQL["delete_session"], (row.number,))
+    db.execute(SQL["delete_chunks"], {"family": row.family})
+    db.execute(SQL["delete_family"], {"family": row.family})
+
+
+def page(db: sqlite3.Connection, session: str, number: int, *, after: int, upto: int) -> list[Record]:
+    """Some of the next records: as many as have `_READ_BYTES` of bodies, and at least one."""
+    records, size = [], 0
+    base = number << _SEQ_BITS
+    for row in db.execute(SQL["records"], (base | after + 1, base | upto)):
+        records.append(_record(session, row))
+        size += len(row[4])
+        if size >= _READ_BYTES:
+            break
+    return records
+
+
+def record_at(db: sqlite3.Connection, session: str, number: int, seq: int) -> Record:
+    """One record, or `DamageError`."""
+    in_range = 0 < seq <= _SEQ_MAX
+    row = db.execute(SQL["record"], (number << _SEQ_BITS | seq,)).fetchone() if in_range else None
+    if row is None:
+        raise refusals.missing_record(session, seq=seq)
+    return _record(session, row)
+
+
+def _record(session: str, row: tuple[Any, ...]) -> Record:
+    key, epoch, kind, time_us, body, chain = row
+    if kind not in KIND_NAMES or not isinstance(body, bytes) or not isinstance(chain, bytes):
+        raise DamageError(f"{session}: record {key & _SEQ_MAX} is not what was written: kind {kind}")
+    return Record(session, key & _SEQ_MAX, epoch, KIND_NAMES[kind], time_us, body, chain)
+
+
+def verify_tails(db: sqlite3.Connection) -> None:
+    """After a failure: every log ends where its head says, or nothing more is written."""
+    broken = db.execute(SQL["broken_tail"]).fetchone()
+    if broken is not None:
+        session, head, last = broken
+        raise DamageError(f"{session}: its head says {head}, its last record is {last or 'none'}; nothing was written")
+
+
+def _keys(number: int) -> tuple[int, int]:
+    """The keys that a session's rows may have."""
+    return number << _SEQ_BITS, number << _SEQ_BITS | _SEQ_MAX
+
+
+def _tomb(session: str) -> bytes:
+    return sha256(session.encode(errors="surrogatepass")).digest()
+
+
+def blob(plain: str) -> bytes:
+    """Text as it is, lone surrogates and zeros included, which SQLite's own text would not bear."""
+    return plain.encode(errors="surrogatepass")
+
+
+def text(stored: bytes | None) -> Any:
+    """What `blob` made bytes of."""
+    return None if stored is None else stored.decode(errors="surrogatepass")

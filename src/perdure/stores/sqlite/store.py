@@ -1,0 +1,244 @@
+"""The contract on a SQLite file: what each operation reads and writes, in one transaction each.
+
+Durable when it returns: the write-ahead log is synced at every commit (`synchronous=FULL`). Files and connections are
+next door; what bodies mean is nobody's business here.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from perdure import faults
+from perdure.errors import SessionError, StoreFailedError, StoreUrlError
+from perdure.log import Record
+from perdure.stores import refusals, sql
+from perdure.stores.contract import Batch, Head, Lease, Point, Store, check_batch
+from perdure.stores.ids import check_session_id
+from perdure.stores.sqlite import file, fork, rows
+from perdure.stores.sqlite.checkpoint import Checkpointer
+from perdure.stores.sqlite.link import Link
+
+_SQL: Final = sql.statements("sqlite")
+_SEQ_BITS: Final = 32
+_SEQ_MAX: Final = (1 << _SEQ_BITS) - 1
+_READ_BYTES: Final = 4 << 20
+"""Bodies read from the file at a time; one that is longer comes alone."""
+
+_WRITING: Final = ("synchronous=FULL", "wal_autocheckpoint=0", "secure_delete=ON")
+_READING: Final = ("query_only=ON",)
+
+
+def open_url(place: str, **options: Any) -> SqliteStore:
+    """The store of "sqlite:..." and of a plain path."""
+    if not place:
+        raise StoreUrlError("sqlite: needs a path, as in sqlite:///agents.db")
+    return SqliteStore(place, **options)
+
+
+class SqliteStore(Store):
+    """Sessions in the SQLite file `path`, which is made if it is not there. Its folder must be there.
+
+    Any number of processes of one machine may have it open; a writer waits up to `busy_s` seconds for the others'
+    commits. One connection writes, one reads, so a read never waits for a save. `wal_pages`: so many pages of 4 KB the
+    write-ahead log may have before it is carried over. Not for network file systems, and never to be copied without its
+    `-wal` while it is open.
+    """
+
+    durable = True
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_s: float = 10.0, wal_pages: int = 1000) -> None:
+        path = Path(path).absolute()
+        self.url = f"sqlite:///{path}"
+        self._pid = os.getpid()
+        link = partial(Link, self.url, verify=rows.verify_tails)
+        connect = partial(file.connect, path, settings=_WRITING)
+        self._writer = link(connect=connect, busy_s=busy_s)
+        self._reader = link(connect=partial(file.connect_reader, path, settings=_READING), busy_s=busy_s)
+        self._checkpointer = Checkpointer(link(connect=connect, busy_s=0), writer=self._writer, pages=wal_pages)
+        with self._reader.connection():
+            fork.watch(self)
+
+    def create(self, session: str, *, owner: str, family: str | None = None) -> Lease:
+        """See `Store.create`."""
+        check_session_id(session)
+        check_session_id(session if family is None else family)
+        with self._writer.transaction("IMMEDIATE") as db:
+            if rows.is_erased(db, session):
+                raise refusals.erased(session)
+            if db.execute(rows.SQL["session"], (session,)).fetchone():
+                raise refusals.exists(session)
+            family = family or session
+            db.execute(rows.SQL["found_family"], (family,))
+            tick = rows.tick_after(db, -1)
+            row = {"id": session, "family": family, "owner": rows.blob(refusals.named(owner)), "tick": tick}
+            db.execute(rows.SQL["create"], row)
+        return Lease(session, 1, owner, 0)
+
+    def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
+        """See `Store.claim`."""
+        with self._writer.transaction("IMMEDIATE") as db:
+            row = self._row(db, session)
+            if row.lease != seen:
+                raise refusals.held(row.lease)
+            return rows.set_lease(db, row, Lease(session, seen.epoch + 1, refusals.named(owner), 0))
+
+    def renew(self, lease: Lease) -> Lease:
+        """See `Store.renew`."""
+        with self._writer.transaction("IMMEDIATE") as db:
+            row = self._row(db, lease.session)
+            if not _same_holder(row.lease, lease):
+                raise refusals.fenced(row.lease, epoch=lease.epoch)
+            return rows.set_lease(db, row, Lease(lease.session, lease.epoch, lease.owner, row.lease.counter + 1))
+
+    def release(self, lease: Lease) -> None:
+        """See `Store.release`."""
+        with self._writer.transaction("IMMEDIATE") as db:
+            row = rows.find(db, lease.session)
+            if row is not None and _same_holder(row.lease, lease):
+                rows.set_lease(db, row, Lease(lease.session, lease.epoch, "", row.lease.counter + 1))
+
+    def lease(self, session: str) -> Lease:
+        """See `Store.lease`."""
+        with self._reader.transaction("DEFERRED") as db:
+            return self._row(db, session).lease
+
+    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+        """See `Store.append`."""
+        end = check_batch(session, batch, head=head)
+        with self._writer.transaction("IMMEDIATE") as db:
+            row = self._held(db, session, epoch=epoch)
+            if row.seq != head:
+                raise refusals.conflict(session, head=row.seq, expected=head)
+            rows.insert(db, row.number, batch)
+            chain = batch.records[-1].chain if batch.records else None
+            changes = {"seq": end, "chain": chain, "summary": batch.summary or None, "number": row.number}
+            db.execute(rows.SQL["set_head"], changes | {"tick": rows.tick_after(db, row.tick)})
+            faults.reach("append.inside")
+        self._checkpointer.grown(sum(len(record.body) for record in batch.records))
+
+    def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        """See `Store.read`."""
+        with self._reader.transaction("DEFERRED") as db:
+            end = self._row(db, session).seq
+        return self._pages(session, after=after, upto=end if upto is None else min(upto, end))
+
+    def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
+        """See `Store.read_at`."""
+        with self._reader.transaction("DEFERRED") as db:
+            number = self._row(db, session).number
+            return [rows.record_at(db, session, number, seq) for seq in seqs]
+
+    def head(self, session: str) -> Head:
+        """See `Store.head`."""
+        with self._reader.transaction("DEFERRED") as db:
+            found = db.execute(rows.SQL["head"], (session,)).fetchone()
+            if found is None:
+                raise self._absent(db, session)
+        return Head(*found)
+
+    def heads(self, *, prefix: str = "") -> list[Head]:
+        """See `Store.heads`."""
+        with self._reader.connection() as db:
+            return [Head(*found) for found in db.execute(rows.SQL["heads"], {"prefix": prefix})]
+
+    def points(self, session: str) -> list[Point]:
+        """See `Store.points`."""
+        with self._reader.transaction("DEFERRED") as db:
+            return rows.points(db, self._row(db, session).number)
+
+    def keyframes(self, session: str) -> list[tuple[int, int]]:
+        """See `Store.keyframes`."""
+        with self._reader.transaction("DEFERRED") as db:
+            return rows.keyframes(db, self._row(db, session).number)
+
+    def find(self, session: str, mark: bytes) -> list[int]:
+        """See `Store.find`."""
+        with self._reader.transaction("DEFERRED") as db:
+            return [seq for (seq,) in db.execute(rows.SQL["find"], (self._row(db, session).number, mark))]
+
+    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
+        """See `Store.put_chunks`."""
+        with self._writer.transaction("IMMEDIATE") as db:
+            family = self._held(db, session, epoch=epoch).family
+            db.executemany(rows.SQL["put_chunk"], [(family, digest, content) for digest, content in chunks.items()])
+        self._checkpointer.grown(sum(map(len, chunks.values())))
+
+    def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+        """See `Store.chunks`."""
+        kept = {}
+        with self._reader.transaction("DEFERRED") as db:
+            family = self._row(db, session).family
+            for digest in digests:
+                found = db.execute(rows.SQL["chunk"], (family, digest)).fetchone()
+                if found is None:
+                    raise refusals.missing_chunk(session, digest=digest)
+                kept[digest] = found[0]
+        return kept
+
+    def delete(self, session: str) -> None:
+        """See `Store.delete`. What was there is overwritten with zeros, and its pages are given back."""
+        with self._writer.transaction("IMMEDIATE") as db:
+            row = rows.find(db, session)
+            if row is not None:
+                rows.delete(db, row, session)
+            elif not rows.is_erased(db, session):
+                raise self._absent(db, session)
+        self._scrub()
+
+    def close(self) -> None:
+        """See `Store.close`. The last one to close carries the log over and removes it."""
+        if os.getpid() != self._pid:
+            return
+        self._checkpointer.end()
+        for link in self.links():
+            link.close()
+
+    def links(self) -> tuple[Link, ...]:
+        """Every connection, in the order in which several may be locked."""
+        return self._writer, self._checkpointer.link, self._reader
+
+    def _row(self, db: sqlite3.Connection, session: str) -> rows.Row:
+        row = rows.find(db, session)
+        if row is None:
+            raise self._absent(db, session)
+        return row
+
+    def _held(self, db: sqlite3.Connection, session: str, *, epoch: int) -> rows.Row:
+        row = self._row(db, session)
+        if row.lease.epoch != epoch or not row.lease.owner:
+            raise refusals.fenced(row.lease, epoch=epoch)
+        return row
+
+    def _absent(self, db: sqlite3.Connection, session: str) -> SessionError:
+        if rows.is_erased(db, session):
+            return refusals.erased(session)
+        return refusals.unknown(session, url=self.url)
+
+    def _pages(self, session: str, *, after: int, upto: int) -> Iterator[Record]:
+        """The records, read some at a time: between two of them nothing is held."""
+        while after < upto:
+            with self._reader.transaction("DEFERRED") as db:
+                page = rows.page(db, session, self._row(db, session).number, after=after, upto=upto)
+            if not page:
+                return
+            yield from page
+            after = page[-1].seq
+
+    def _scrub(self) -> None:
+        """Gives free pages back, and empties the log of what was deleted, so that no byte of it stays."""
+        with self._writer.connection() as db:
+            db.execute("PRAGMA incremental_vacuum").fetchall()
+            busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StoreFailedError(
+                f"{self.url}: deleted, but another process is reading the log that still has its bytes; delete it again"
+            )
+
+
+def _same_holder(newest: Lease, lease: Lease) -> bool:
+    return bool(lease.owner) and (newest.epoch, newest.owner) == (lease.epoch, lease.owner)
