@@ -31,7 +31,7 @@ test: lint
 
 lint: $(VENV)/tools
 	@echo '== ruff'
-	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff check -q --output-format concise .
 	@$(BIN)/ruff format -q --check .
 	@echo '== mypy'
 	@$(BIN)/mypy
