@@ -32,13 +32,13 @@ test: lint
 lint: $(VENV)/tools
 	@echo '== ruff'
 	@$(BIN)/ruff check -q --output-format concise .
-	@$(BIN)/ruff format -q --check .
+	@$(BIN)/ruff format -q --check --output-format concise .
 	@echo '== mypy'
 	@$(BIN)/mypy
 	@echo '== layers'
 	@$(BIN)/lint-imports --no-logo
 	@echo '== dependencies'
-	@$(BIN)/deptry src
+	@$(BIN)/deptry --no-ansi src
 	@echo '== changelog'
 	@$(BIN)/towncrier build --draft >$(VENV)/changelog 2>&1 || { cat $(VENV)/changelog; exit 1; }
 
