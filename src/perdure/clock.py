@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import time
 import uuid
@@ -12,6 +13,11 @@ _random = random.SystemRandom()
 def now_us() -> int:
     """Wall time in microseconds since 1970, UTC. For people to read; nothing is ordered by it."""
     return time.time_ns() // 1000
+
+
+def now_utc() -> datetime.datetime:
+    """Wall time as an aware datetime, UTC."""
+    return datetime.datetime.fromtimestamp(now_us() / 1e6, datetime.UTC)
 
 
 def monotonic_s() -> float:

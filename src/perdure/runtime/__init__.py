@@ -1,0 +1,1 @@
+"""Running agents: entry points, the runner, and the store as its users see it."""

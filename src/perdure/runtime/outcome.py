@@ -1,0 +1,35 @@
+"""What came of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something that a person must decide before the session can go on.
+
+    `kind` is `doubt` (an action that may or may not have happened: settle it) or `question` (answer it); `seq` is its
+    record; `choices` are the answers that it takes, None for any.
+    """
+
+    seq: int
+    kind: str
+    prompt: str
+    choices: list[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended.
+
+    `status` is completed (`result` holds what the code returned), waiting (`questions` hold what a person must decide), failed
+    (`error` holds the exception) or paused (it was asked to stop). All but completed can be run again and go on.
+    """
+
+    status: str
+    result: Any = None
+    error: Exception | None = None
+    questions: tuple[Question, ...] = field(default=())
+    reason: str = ""

@@ -1,0 +1,321 @@
+"""A store as its users see it: run agents in it, open handles, look at sessions, decide what waits for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from perdure import limits, values
+from perdure.errors import EntryError, NoPointError, SessionUnknownError, UndecidedError
+from perdure.log import summary as summaries
+from perdure.log.action import Actions
+from perdure.runtime import entry as entries
+from perdure.runtime import runner
+from perdure.runtime.outcome import Outcome, Question
+from perdure.session import call as calls
+from perdure.session.core import key_mark, question_mark
+from perdure.session.declare import Agent, agent_of, undos_of
+from perdure.session.lease import Keeper, is_dead, new_owner, owner_text
+from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of
+from perdure.session.request import Commit, Draft
+from perdure.session.session import Session
+from perdure.session.snapshot import Reader, snapshot
+from perdure.stores import open_store
+from perdure.stores.ids import check_session_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from perdure.log.entry import Entry
+    from perdure.stores.contract import Point
+    from perdure.stores.contract import Store as Backend
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One session, for listings. `status` is running, idle, paused, waiting, failed, completed, cancelled or interrupted (it was running, and its
+    owner is provably gone); times are microseconds since 1970."""
+
+    id: str
+    status: str
+    reason: str
+    form: str
+    entry: str
+    created_us: int
+    updated_us: int
+    records: int
+    saves: int
+    actions: int
+    owner: str
+    waits: tuple[int, ...]
+
+
+class AgentStore:
+    """Opened with `perdure.open(url)`. Safe to use from several threads; each session is for one at a time."""
+
+    def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
+        self.backend, self._lease_s = backend, lease_s
+        self._owner = new_owner()
+        self._keeper = Keeper(backend, lease_s=lease_s)
+
+    @property
+    def url(self) -> str:
+        """What opens the same store again."""
+        return self.backend.url
+
+    # --- running -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        fn: Callable[[Any], Any],
+        session: str,
+        *,
+        input: Any = NO_INPUT,  # noqa: A002 - the word that people use
+        labels: dict[str, str] | None = None,
+        wait_s: float = 0.0,
+        accept_change: bool = False,
+        create: bool = True,
+    ) -> Outcome:
+        """Runs an agent's function in this session: new, or going on from where it was. Completed once, it returns that result for ever.
+
+        Everything that the outcome tells of is durable. `input` is recorded at the opening; left out, the recorded one holds.
+        `wait_s` is how long to wait for a session that somebody holds. `accept_change` lets changed code leave recorded `repeatable` calls behind. Raises `HeldError`,
+        `InputDiffersError`, `SessionUnknownError` (with `create=False`); an exception of the agent is `Outcome(status="failed")`.
+        """
+        declared = agent_of(fn)
+        opening = Opening(
+            session=check_session_id(session),
+            form=declared.form,
+            entry=entries.name(fn),
+            input=input,
+            code=entries.fingerprint(fn),
+            version=declared.version,
+            labels=labels or {},
+            create=create,
+            accept_change=accept_change,
+            wait_s=wait_s,
+            lease_s=self._lease_s,
+        )
+        known = find(self.backend, session)
+        if known is not None and known.status == "completed":
+            return Outcome("completed", result_of(Reader(self.backend, session)))
+        opened = self._open(opening, declared, undos_of(fn))
+        try:
+            with runner.stopping_on_signals(opened.stop):
+                outcome = runner.drive(opened, fn, steps=declared.form == "steps")
+        finally:
+            opened.close()
+        return self._with_questions(session, outcome)
+
+    def resume(self, session: str, *, accept_change: bool = False, wait_s: float = 0.0) -> Outcome:
+        """Goes on with a session by its id alone: its function is found by the entry point that it recorded.
+
+        Raises `SessionUnknownError` (an unknown id is never a new session) and `EntryError`.
+        """
+        summary = find(self.backend, check_session_id(session))
+        if summary is None:
+            raise SessionUnknownError(f"no session {session} in {self.url}")
+        if not summary.entry:
+            raise EntryError(
+                f"{session} recorded no entry point (its function was a lambda or local): run it with its function"
+            )
+        fn = entries.load(summary.entry)
+        return self.run(fn, session, accept_change=accept_change, wait_s=wait_s, create=False)
+
+    def session(
+        self,
+        session: str,
+        *,
+        create: bool = True,
+        state: type | None = None,
+        append_only: tuple[str, ...] | list[str] = (),
+        strict: bool = False,
+        labels: dict[str, str] | None = None,
+        wait_s: float = 0.0,
+        undos: dict[str, Callable[..., Any]] | None = None,
+    ) -> Session:
+        """A handle: your own code goes on with the session. `save()` and a clean `with` exit commit; an exception saves nothing but its
+        `failed` status. `state` is a typed state. Raises `HeldError`, `SessionUnknownError` (with `create=False`)."""
+        declared = Agent("handle", tuple(append_only), strict, state=state)
+        opening = Opening(
+            session=check_session_id(session),
+            labels=labels or {},
+            create=create,
+            wait_s=wait_s,
+            lease_s=self._lease_s,
+        )
+        opened = self._open(opening, declared, {**undos_of(None), **(undos or {})})
+        try:
+            opened.enter()
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def _open(self, opening: Opening, declared: Agent, undos: dict[str, Callable[..., Any]]) -> Session:
+        opened: Opened = hold(self.backend, opening, owner=self._owner)
+        return Session(
+            opened, declared, code=opening.code, accept_change=opening.accept_change, undos=undos, keeper=self._keeper
+        )
+
+    # --- looking ---------------------------------------------------------------------------------------------------------
+
+    def sessions(self, *, status: str | None = None, prefix: str = "") -> list[SessionInfo]:
+        """The sessions of this store, the one written to last first."""
+        found = [self._info(head.session) for head in self.backend.heads(prefix=prefix)]
+        return [info for info in found if info is not None and status in (None, info.status)]
+
+    def info(self, session: str) -> SessionInfo:
+        """One session, as listings show it. Raises `SessionUnknownError`, `SessionErasedError`."""
+        found = self._info(check_session_id(session))
+        if found is None:
+            raise SessionUnknownError(f"nothing was ever written to {session} in {self.url}")
+        return found
+
+    def _info(self, session: str) -> SessionInfo | None:
+        head = self.backend.head(session)
+        if not head.seq:
+            return None
+        s, owner = summaries.decoded(head.summary), self.backend.lease(session).owner
+        gone = s.status == "running" and (not owner or is_dead(owner))
+        return SessionInfo(
+            id=session,
+            status="interrupted" if gone else s.status,
+            reason=s.reason,
+            form=s.form,
+            entry=s.entry,
+            created_us=s.created_us,
+            updated_us=s.updated_us,
+            records=head.seq,
+            saves=s.saves,
+            actions=s.actions,
+            owner=owner_text(owner) if owner and not is_dead(owner) else "",
+            waits=s.waits,
+        )
+
+    def snapshots(self, session: str) -> list[Point]:
+        """The restore points of a session, oldest first; the states themselves are not read."""
+        return self.backend.points(check_session_id(session))
+
+    def state_at(self, session: str, at: int | str | None = None) -> dict[str, Any]:
+        """The state as of a snapshot: by number, by a checkpoint's name (its newest), or the newest of the present branch. A fresh copy;
+        what it is made of is verified. Raises `NoPointError`, `DamageError`."""
+        summary = find(self.backend, check_session_id(session))
+        if summary is None:
+            raise SessionUnknownError(f"no session {session} in {self.url}")
+        seq = summary.parent if at is None else self._point(session, at)
+        return snapshot(Reader(self.backend, session), seq).all()
+
+    def _point(self, session: str, at: int | str) -> int:
+        points = self.backend.points(session)
+        found = [p.seq for p in points if at in (p.seq, p.name)]
+        if not found and at != 0:
+            raise NoPointError(f"{session} has no restore point {at!r}; perdure show {session} lists them")
+        return found[-1] if found else 0
+
+    def log(self, session: str, *, after: int = 0) -> Iterator[Entry]:
+        """The records of a session, opened and verified, oldest first."""
+        reader = Reader(self.backend, check_session_id(session))
+        self.backend.head(session)
+        for record in reader.records(after=after):
+            yield reader.open(record)
+
+    # --- deciding --------------------------------------------------------------------------------------------------------
+
+    def questions(self, session: str) -> tuple[Question, ...]:
+        """What waits for a person in this session."""
+        summary = find(self.backend, check_session_id(session))
+        if summary is None or not summary.waits:
+            return ()
+        actions, asked = self._decidable(session)
+        found = []
+        for seq in summary.waits:
+            if seq in asked:
+                found.append(Question(seq, "question", asked[seq]["prompt"], asked[seq]["choices"]))
+            elif seq in actions:
+                found.append(Question(seq, "doubt", _doubt(actions, seq), ["done", "not-done", "abandoned"]))
+        return tuple(found)
+
+    def _with_questions(self, session: str, outcome: Outcome) -> Outcome:
+        if outcome.status != "waiting":
+            return outcome
+        return Outcome("waiting", questions=self.questions(session), reason=outcome.reason)
+
+    def settle(self, session: str, seq: int, how: str, *, result: Any = None, by: str = "", why: str = "") -> None:
+        """Decides about an action in doubt: `done` (its call is answered with `result`), `not-done` (it runs again) or `abandoned` (it is
+        never run, its call raises `AbandonedError`). Durable on return. Raises `UndecidedError`, `HeldError`."""
+        if how not in ("done", "not-done", "abandoned"):
+            raise UndecidedError(f"settle as {how!r}: it is done, not-done or abandoned")
+        actions, _ = self._decidable(session)
+        action = actions.get(seq)
+        if action is None:
+            raise UndecidedError(
+                f"{session}: record {seq} is not the start of an action; perdure show {session} lists what is in doubt"
+            )
+        if action.known and action.known.how not in ("unstorable", "error"):
+            raise UndecidedError(f"{session}: {_doubt(actions, seq)} is not in doubt: {action.known.how}")
+        told = {"done": "result", "not-done": "not done", "abandoned": "abandoned"}[how]
+        value = values.encode(result, at="result") if how == "done" else None
+        body = {"started": seq, "how": told, "value": value, "by": by, "why": why}
+        marks = (key_mark(action.key),) if action.key is not None else ()
+        self._write(session, Draft("settled", body, marks))
+
+    def answer(self, session: str, question: int | str, answer: Any, *, by: str = "") -> None:
+        """Answers a question, by its number or key, once. Durable on return. Raises `UndecidedError`, `HeldError`."""
+        _, asked = self._decidable(session)
+        found = [e for e in asked.values() if question in (e.seq, e["key"])]
+        if not found:
+            raise UndecidedError(
+                f"{session} asked no question {question!r}; it asked: {', '.join(map(str, asked)) or 'none'}"
+            )
+        entry = found[-1]
+        if entry["choices"] is not None and answer not in entry["choices"]:
+            raise UndecidedError(
+                f"{session}: {answer!r} is no answer to {entry['prompt']!r}; it takes {entry['choices']}"
+            )
+        mark = b"a" + entry.seq.to_bytes(8, "big")
+        if self.backend.find(session, mark):
+            raise UndecidedError(f"{session}: question {entry.seq} is answered already")
+        marks = (mark, question_mark(entry["key"])) if entry["key"] is not None else (mark,)
+        body = {"asked": entry.seq, "answer": values.encode(answer, at="answer"), "by": by}
+        self._write(session, Draft("answered", body, marks))
+
+    def _decidable(self, session: str) -> tuple[Actions, dict[int, Entry]]:
+        read = list(self.log(session))
+        return Actions(read), {e.seq: e for e in read if e.kind == "asked"}
+
+    def _write(self, session: str, draft: Draft) -> None:
+        """Appends a record of a person to a session that nobody runs."""
+        append_one(self.backend, session, draft, owner=self._owner, lease_s=self._lease_s)
+
+    # --- closing ---------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Gives the store back; sessions that are still open are not saved by this."""
+        self._keeper.close()
+        self.backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _doubt(actions: Actions, seq: int) -> str:
+    action = actions[seq]
+    return (
+        f"{calls.call_text(action.name, action.args)} was started and may or may not have happened. Look, then settle it. "
+        f"(If running it twice does no harm, declare it: @perdure.action(effect='repeatable'))"
+    )
+
+
+def open_agent_store(url: str, *, lease_s: float = limits.LEASE_S, **options: Any) -> AgentStore:
+    """Opens the store at this URL, making it if it is not there: `agents.db`, `sqlite:///path`, `memory:`.
+
+    `lease_s` is how long an owner that has stopped moving keeps its sessions. Raises `StoreUrlError`, `FormatNewerError`, `StoreFailedError`.
+    """
+    return AgentStore(open_store(url, **options), lease_s=lease_s)
+
+
+__all__ = ["AgentStore", "SessionInfo", "open_agent_store"]

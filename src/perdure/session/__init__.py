@@ -1,0 +1,1 @@
+"""One session: what an agent's code sees, and the logic that makes resuming exact."""

@@ -1,0 +1,420 @@
+"""One open session, without I/O: how a call, a value and a question are answered from the log or go on live.
+
+The rules are those of `docs/resume.md` (R1 to R31). Every method that may have to write or to call out is a generator of requests
+(`request.py`); `points.py` adds saving and rolling back. It must not know who drives it, nor where the log is kept.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from perdure import values
+from perdure.errors import (
+    AbandonedError,
+    ArgumentsChangedError,
+    DivergedError,
+    KeyReusedError,
+    RefusedError,
+    Suspended,
+    SuspendedError,
+    UnstorableError,
+)
+from perdure.log.action import STRICTNESS, Action, Actions, Outcome, outcome_body, outcome_of, started_body
+from perdure.log.branch import branch
+from perdure.session import call as calls
+from perdure.session import failure
+from perdure.session.call import Call, Done, NotDone
+from perdure.session.request import Attempt, Commit, Draft, Ended, Find, ReadAll, Steps, Verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from perdure.log.entry import Entry
+    from perdure.session.ledger import Ledger
+
+
+def key_mark(key: bytes) -> bytes:
+    """What all records about the effect with this key can be looked up by."""
+    return b"k" + sha256(key).digest()[:16]
+
+
+def question_mark(key: str) -> bytes:
+    """What the question with this key, and its answer, can be looked up by."""
+    return b"q" + sha256(key.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+class Journal:
+    """The calls, values and questions of an open session."""
+
+    def __init__(self, *, form: str, nonce: bytes, undos: Mapping[str, Callable[..., Any]]) -> None:
+        self.form, self.nonce = form, nonce
+        self.undos = undos
+        self.head = 0
+        self.epoch = 0
+        self.left = False
+        """Whether any branch was ever left: only then can effects stand on another branch."""
+        self.ledger: Ledger
+        self.stack: tuple[int, ...] = ()
+        self.happened = False
+        self.leaving: BaseException | None = None
+        self._put_off: list[Draft] = []
+        self._whole: list[Entry] | None = None
+        self._asked: dict[int, int] = {}
+
+    # --- records -----------------------------------------------------------------------------------------------------
+
+    def commit(self, *drafts: Draft, then: Callable[[list[Entry]], None] | None = None) -> Steps:
+        """One commit: what was put off, then these."""
+        drafts = (*self._put_off, *drafts)
+
+        def written(entries: list[Entry]) -> None:
+            self._put_off = [draft for draft in self._put_off if draft not in drafts]
+            self.head = entries[-1].seq
+            for entry in entries:
+                self.ledger.add(entry)
+            if self._whole is not None:
+                self._whole.extend(entries)
+            if then:
+                then(entries)
+
+        yield Commit(drafts, written)
+
+    def put_off(self, draft: Draft) -> int:
+        """Lets a record ride in the next commit. Its number."""
+        self._put_off.append(draft)
+        return self.head + len(self._put_off)
+
+    def leave(self, why: BaseException) -> BaseException:
+        """For good: what a `finally` or an `except` calls on the way out meets the same again."""
+        if self.form == "handle" and isinstance(why, Suspended):
+            why = SuspendedError(f"the session {why}: settle or answer it, then open the session again", why.seqs)
+        self.leaving = self.leaving or why
+        return why
+
+    def go_on(self) -> None:
+        """Raises again what the run is being left with."""
+        if self.leaving is not None:
+            raise self.leaving
+
+    def refuse_inside(self, what: str) -> None:
+        """Raises `RefusedError` when the code is inside an action."""
+        self.go_on()
+        if self.stack:
+            name = self.ledger.actions[self.stack[-1]].name
+            raise RefusedError(f"{what} inside the action {name}: do it in the agent's own code, around the action")
+
+    @property
+    def parent(self) -> int | None:
+        """The action that the code is inside of."""
+        return self.stack[-1] if self.stack else None
+
+    def whole(self) -> Steps:
+        """All entries of the log, read once."""
+        if self._whole is None:
+            self._whole = yield ReadAll()
+        return self._whole
+
+    # --- leftovers ---------------------------------------------------------------------------------------------------
+
+    def check_leftovers(self, what: str, *, before: int | None = None, live: Call | None = None) -> None:
+        """Raises `DivergedError` when something recorded here has not been called again."""
+        left = next(self.ledger.leftovers(self.parent, before=before), None)
+        if left is not None:
+            raise self.leave(DivergedError(_divergence(what, left, self._like(live), live)))
+
+    def _like(self, live: Call | None) -> Action | None:
+        if live is None:
+            return None
+        return next((a for a in self.ledger.leftovers(self.parent) if a.name == live.name), None)
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def perform(self, call: Call) -> Steps:
+        """The result of a call: answered from the log, or live. Raises what the action raised."""
+        self.go_on()
+        self.happened = True
+        action = self.ledger.claim(self.parent, call.match)
+        if action is not None:
+            self._check_key(call, action)
+        try:
+            outcome = yield from self._known(call, action)
+        except Suspended as suspended:
+            raise self.leave(suspended) from None
+        live: Exception | None = None
+        while outcome is None or not outcome.final:
+            action = yield from self._start(call, action)
+            ended = yield from self._attempt(call, action)
+            outcome, live = ended.outcome, ended.error
+        return self._hand_out(call, outcome, live)
+
+    @staticmethod
+    def _check_key(call: Call, action: Action) -> None:
+        if (action.name, action.fingerprint) != (call.name, call.fingerprint):
+            raise KeyReusedError(
+                f"the key {values.describe(values.decode(call.key or b''))} belongs to "
+                f"{calls.call_text(action.name, action.args)} (record {action.seq}); now it came with {call.text()}. "
+                "Give the second effect a key of its own"
+            )
+
+    def _known(self, call: Call, action: Action | None) -> Steps:
+        """What the log says about this call. None, or an outcome that is not final: it may run (again), now."""
+        keyed = False
+        if action is None and call.key is not None:
+            action = yield from self._find_key(call)
+            keyed = action is not None
+        known = action.known if keyed and action else action.outcome if action else None
+        if (
+            known
+            and known.final
+            and (known.how in ("result", "unstorable", "abandoned") or (known.how == "error" and not keyed))
+        ):
+            return known
+        if not (self.ledger.accepted and call.effect == "repeatable"):
+            self.check_leftovers(call.text(), live=call)
+        if action is None:
+            return None if call.key is not None else (yield from self._ask_if_standing(call))
+        return (yield from self._decide(call, action, known))
+
+    def _decide(self, call: Call, action: Action, known: Outcome | None) -> Steps:
+        if known and known.nothing_happened:
+            return None
+        if max(call.effect, action.effect, key=STRICTNESS.index) != "once":
+            return None
+        return (yield from self.settle_doubt(call, action))
+
+    def _find_key(self, call: Call) -> Steps:
+        """The newest action with this key, on whatever branch, that was not undone."""
+        assert call.key is not None
+        found = Actions((yield Find(key_mark(call.key))))
+        for action in reversed(found.values()):
+            if action.key == call.key and not action.undone:
+                self._check_key(call, action)
+                return action
+        return None
+
+    def settle_doubt(self, call: Call | None, action: Action) -> Steps:
+        """Asks `verify`; raises `Suspended` when it cannot tell. None: it did not happen and may run."""
+        said = (yield Verify(call, action)) if call and call.options.verify else None
+        if isinstance(said, Done):
+            outcome = Outcome("result", values.encode(said.result, at=f"result of verify for {action.name}"))
+        elif isinstance(said, NotDone):
+            outcome = Outcome("not done")
+        else:
+            raise Suspended((action.seq,))
+        body = {"started": action.seq, **outcome_body(outcome), "by": "verify", "why": ""}
+        yield from self.commit(Draft("settled", body, _marks(action)))
+        return None if outcome.how == "not done" else outcome
+
+    # --- effects that stand on a branch that was left -----------------------------------------------------------------
+
+    def _standing(self, call: Call) -> Steps:
+        """An effect of that name on a branch that was left, not undone and not yet decided about; same arguments first."""
+        if not self.left:
+            return None
+        entries = yield from self.whole()
+        tip = branch(entries)
+        mine, everything = Actions(tip), Actions(entries)
+        used = {action.asked for action in mine.values()} | self.ledger.claimed
+        decided = {e["about"] for e in tip if e.kind == "asked" and e.seq in used}
+        taken = {action.idempotency_key for action in mine.values()}
+        found = [
+            a
+            for a in everything.values()
+            if a.name == call.name
+            and a.seq not in mine
+            and a.effect != "repeatable"
+            and a.standing
+            and a.seq not in decided
+            and a.idempotency_key not in taken
+        ]
+        same = (a for a in found if a.fingerprint == call.fingerprint)
+        return next(same, found[0] if found else None)
+
+    def _ask_if_standing(self, call: Call) -> Steps:
+        """After a rollback: None, it may run; or the outcome of the standing effect, taken over."""
+        if call.effect == "repeatable" or call.options.after_rollback == "again":
+            return None
+        stands = yield from self._standing(call)
+        if stands is None or (call.effect == "idempotent" and stands.fingerprint == call.fingerprint):
+            return None
+        prompt = (
+            f"{call.text()}: on a branch that was left, {calls.call_text(stands.name, stands.args)} (record {stands.seq}) "
+            "still stands. Run it again, or take its result?"
+        )
+        said, question = yield from self.question(prompt, key=None, choices=["again", "reuse"], about=stands.seq)
+        self._asked[id(call)] = question
+        if said == "again":
+            return None
+        action = yield from self._start(call, None, at_once=False)
+        outcome = stands.known or Outcome("abandoned")
+        yield from self._finish(action, outcome, duration_us=0)
+        return outcome
+
+    # --- starting and finishing -------------------------------------------------------------------------------------------
+
+    def _idempotency_key(self, call: Call, seq: int) -> Steps:
+        parts: tuple[Any, ...] = (self.epoch, seq)
+        if call.undoes is not None:
+            parts = ("undo", call.undoes)
+        elif call.key is not None:
+            found = Actions((yield Find(key_mark(call.key))))
+            parts = ("key", call.key, sum(a.undone for a in found.values()))
+        elif call.effect == "idempotent":
+            stands = yield from self._standing(call)
+            if stands is not None and stands.fingerprint == call.fingerprint:
+                return stands.idempotency_key
+        return "perdure-" + sha256(self.nonce + values.encode(list(parts))).hexdigest()[:32]
+
+    def _start(self, call: Call, action: Action | None, *, at_once: bool = True) -> Steps:
+        """The record of a start, or of another attempt. That of `repeatable` rides in the next commit."""
+        if action is None:
+            action = yield from self._first_start(call)
+            action.seq = self.put_off(Draft("action_started", started_body(action), _marks(action)))
+        else:
+            self.put_off(Draft("action_started", {"of": action.seq, "attempt": action.attempts + 1}, _marks(action)))
+        if at_once and call.effect != "repeatable":
+            yield from self.commit()
+        return self.ledger.actions.get(action.seq, action)
+
+    def _first_start(self, call: Call) -> Steps:
+        key = yield from self._idempotency_key(call, self.head + len(self._put_off) + 1)
+        undo = call.options.undo
+        return Action(
+            seq=0,
+            name=call.name,
+            args=calls.shown(call.named),
+            fingerprint=call.fingerprint,
+            key=call.key,
+            effect=call.effect,
+            parent=self.parent,
+            idempotency_key=key,
+            undo=undo if undo is None or isinstance(undo, str) else calls.name_of(undo),
+            undoes=call.undoes,
+            after_rollback=call.options.after_rollback,
+            asked=self._asked.pop(id(call), None),
+        )
+
+    def _attempt(self, call: Call, action: Action) -> Steps:
+        began = self.stack
+        self.stack = (*began, action.seq)
+        try:
+            ended: Ended
+            duration_us: int
+            ended, duration_us = yield Attempt(call, action)
+            self.go_on()
+            if ended.error is None:
+                self.check_leftovers(f"the end of {call.text()}")
+        finally:
+            self.stack = began
+        yield from self._finish(action, ended.outcome, duration_us=duration_us)
+        if ended.error is None and calls.changed(call):
+            raise ArgumentsChangedError(
+                f"{call.name} changed the arguments that it was given; its result is recorded, but on a resume it is not called "
+                "and they would not change. Let it return what is new"
+            )
+        return ended
+
+    def _finish(self, action: Action, outcome: Outcome, *, duration_us: int) -> Steps:
+        body = {"started": action.seq, **outcome_body(outcome), "duration_us": duration_us}
+        undone = self.ledger.actions.get(action.undoes) if action.undoes is not None else None
+        yield from self.commit(Draft("action_finished", body, (*_marks(action), *(_marks(undone) if undone else ()))))
+
+    def failures_of(self, action: Action) -> int:
+        """How often this action has ended with an error so far, over the whole log."""
+        return self.ledger.actions[action.seq].failures if action.seq in self.ledger.actions else 0
+
+    def _hand_out(self, call: Call, outcome: Outcome, live: Exception | None) -> Any:
+        if outcome.how == "abandoned":
+            raise AbandonedError(f"{call.text()} was settled as abandoned; it is never run again")
+        if outcome.how == "result":
+            return values.decode(outcome.value)
+        if outcome.how == "unstorable":
+            raise UnstorableError(outcome.value["path"], outcome.value["reason"])
+        home = getattr(call.fn, "__module__", "") or ""
+        error = failure.handed_out(live, home=home) if live else failure.rebuilt(outcome.value, home=home)
+        failure.mark(error, origin=outcome.origin, place=self.ledger.place(self.stack))
+        raise error
+
+    # --- values and questions ---------------------------------------------------------------------------------------------
+
+    def value(self, kind: str, draw: Callable[[], Any]) -> Any:
+        """A time, an id, a random number: drawn once, recorded with or before the next effect."""
+        self.go_on()
+        self.happened = True
+        recorded = self.ledger.claim_value(kind, self.parent)
+        if recorded is not None:
+            return values.decode(recorded["value"])
+        drawn = draw()
+        self.put_off(Draft("value", {"kind": kind, "parent": self.parent, "value": values.encode(drawn)}))
+        return drawn
+
+    def ask(self, prompt: str, *, key: str | None, choices: list[Any] | None) -> Steps:
+        """The answer to a question; raises `Suspended` until there is one."""
+        self.refuse_inside("ask")
+        try:
+            said, _ = yield from self.question(prompt, key=key, choices=choices, about=None)
+        except Suspended as suspended:
+            raise self.leave(suspended) from None
+        return said
+
+    def question(self, prompt: str, *, key: str | None, choices: list[Any] | None, about: int | None) -> Steps:
+        """(the answer, the question's number). With a key: asked once on a branch. Without: in the order of the code."""
+        self.happened = True
+        asked = (yield from self._keyed_question(key)) if key is not None else self.ledger.claim_question(prompt, about)
+        if asked is None:
+            self.check_leftovers(f"the question {prompt!r}")
+            body = {"prompt": prompt, "key": key, "choices": choices, "about": about}
+            yield from self.commit(Draft("asked", body, (question_mark(key),) if key is not None else ()))
+            raise Suspended((self.head,))
+        if asked["prompt"] != prompt:
+            raise KeyReusedError(
+                f"the question {key!r} was {asked['prompt']!r} (record {asked.seq}); now it is {prompt!r}"
+            )
+        answers = yield Find(b"a" + asked.seq.to_bytes(8, "big"))
+        if not answers:
+            raise Suspended((asked.seq,))
+        return values.decode(answers[0]["answer"]), asked.seq
+
+    def _keyed_question(self, key: str) -> Steps:
+        found = [e for e in (yield Find(question_mark(key))) if e.kind == "asked"]
+        if self.left and found:
+            on_tip = {e.seq for e in branch((yield from self.whole()))}
+            found = [e for e in found if e.seq in on_tip]
+        if found:
+            self.ledger.claimed.add(found[0].seq)
+        return found[0] if found else None
+
+
+def _marks(action: Action) -> tuple[bytes, ...]:
+    return (key_mark(action.key),) if action.key is not None else ()
+
+
+def _divergence(what: str, left: Action, like: Action | None, live: Call | None) -> str:
+    """Both calls, and what differs."""
+    recorded = f"{calls.call_text(left.name, left.args)} (record {left.seq})"
+    text = f"the code came to {what}, but {recorded} is recorded here and has not been called again; nothing was done"
+    if live is not None and like is not None and (name := calls.first_difference(like.args, live.named)):
+        text += f". The nearest record is {calls.call_text(like.name, like.args)} (record {like.seq}): {name} differs"
+    return text + ". Make the code call it as before, settle it, or resume with accept_change"
+
+
+def attempted(call: Call, action: Action, result: Any, error: Exception | None, *, failures: int) -> Ended:
+    """The outcome of an attempt. What `verify`, `not_done` and `retries` say is applied here."""
+    if error is None:
+        return Ended(_result(call, result))
+    not_done = isinstance(error, call.options.not_done) if call.options.not_done else False
+    final = failures + 1 > call.options.retries or (call.effect == "once" and not not_done)
+    origin = failure.origin_of(error)[0] or action.seq
+    return Ended(Outcome("error", failure.recorded(error), final, not_done, origin), error)
+
+
+def _result(call: Call, result: Any) -> Outcome:
+    try:
+        return Outcome("result", values.encode(result, at=f"result of {call.name}"))
+    except UnstorableError as error:
+        told = {"path": error.path, "reason": error.reason, "text": values.describe(result)}
+        return Outcome("unstorable", told)
+
+
+__all__ = ["Journal", "attempted", "key_mark", "outcome_of", "question_mark"]

@@ -1,0 +1,135 @@
+"""Declaring how functions behave: actions, scripts and steps. What is declared stands on the function; outside a session it is
+the plain function that it was."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+
+from perdure.errors import RefusedError
+from perdure.session import scope
+from perdure.session.call import DECLARED, Options, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AGENT: Final = "__perdure_agent__"
+
+UNDOS: dict[str, Callable[..., Any]] = {}
+"""The functions that undo, by name: found again after a crash because their module declares them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """How an agent's function is declared. `docs/concepts.md` tells what each form asks of the code."""
+
+    form: str = "script"
+    append_only: tuple[str, ...] = ()
+    strict: bool = False
+    version: str = ""
+    state: Any = None
+
+
+def action(
+    *,
+    effect: str | None = None,
+    key: Any = None,
+    verify: Callable[..., Any] | None = None,
+    undo: Callable[..., Any] | None = None,
+    after_rollback: str = "ask",
+    not_done: tuple[type[Exception], ...] = (),
+    retries: int = 0,
+    ignore: Collection[str] = (),
+    name: str | None = None,
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Declares a function as an action: inside a session a call of it is journaled, outside it is the plain function.
+
+    `effect` is repeatable, idempotent or once (the default). `docs/actions.md` tells what each option means. Raises
+    `RefusedError` for an option that makes no sense.
+    """
+    options = Options(effect, key, verify, undo, after_rollback, tuple(not_done), retries, tuple(ignore), name)
+    register_undo(undo)
+
+    def declare(fn: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(fn)
+        def declared(*args: P.args, **kwargs: P.kwargs) -> T:
+            session = scope.current(options.name or name_of(fn))
+            if session is None:
+                return fn(*args, **kwargs)
+            return session.call(declared, *args, **kwargs)
+
+        setattr(declared, DECLARED, options)
+        return declared
+
+    return declare
+
+
+def register_undo(undo: Callable[..., Any] | str | None) -> None:
+    """Makes an undo findable by name. Raises `RefusedError` for a closure, which no later process could find."""
+    if undo is None or isinstance(undo, str):
+        return
+    if getattr(undo, "__closure__", None) and not hasattr(undo, DECLARED):
+        raise RefusedError(
+            f"undo={name_of(undo)}: it must be a function of a module, found again by its name after a crash"
+        )
+    UNDOS[name_of(undo)] = undo
+
+
+def plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function under a declaration: what an attempt calls."""
+    return getattr(fn, "__wrapped__", fn) if isinstance(getattr(fn, DECLARED, None), Options) else fn
+
+
+@overload
+def agent(fn: Callable[P, T], /) -> Callable[P, T]: ...
+@overload
+def agent(
+    *, append_only: Collection[str] = (), strict: bool = False, version: str = "", state: Any = None
+) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+def agent(fn: Any = None, /, **options: Any) -> Any:
+    """Declares a *script*: resumed by running it again from its top, every recorded call answered.
+
+    `append_only` names the parts whose items never change once appended (saves get cheaper; a rewrite is found and stored
+    all the same, or raised with `strict`); `version` is recorded; `state` is a typed state (dataclass, pydantic model, TypedDict).
+    """
+    return _declare(fn, "script", options)
+
+
+@overload
+def steps(fn: Callable[P, T], /) -> Callable[P, T]: ...
+@overload
+def steps(
+    *, append_only: Collection[str] = (), strict: bool = False, version: str = "", state: Any = None
+) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+def steps(fn: Any = None, /, **options: Any) -> Any:
+    """Declares *steps*: a function called again and again until `s.complete(result)`; the end of each call is durable, and
+    resuming starts there. Options as for `agent`."""
+    return _declare(fn, "steps", options)
+
+
+def _declare(fn: Any, form: str, options: dict[str, Any]) -> Any:
+    declared = Agent(form, **{**options, "append_only": tuple(options.get("append_only", ()))})
+
+    def declare(function: Any) -> Any:
+        setattr(function, AGENT, declared)
+        return function
+
+    return declare if fn is None else declare(fn)
+
+
+def agent_of(fn: Any) -> Agent:
+    """How an agent's function is declared; a plain function is a script."""
+    found = getattr(fn, AGENT, None)
+    return found if isinstance(found, Agent) else Agent()
+
+
+def undos_of(fn: Any) -> dict[str, Callable[..., Any]]:
+    """What can undo an action of this agent: what was declared, and the functions of the agent's own module."""
+    module = sys.modules.get(getattr(fn, "__module__", "") or "")
+    own = {name: value for name, value in vars(module).items() if callable(value)} if module else {}
+    return {**own, **UNDOS}

@@ -1,0 +1,88 @@
+"""Errors as outcomes: an error that an action raised, recorded and raised again as the same type.
+
+A class is rebuilt only if the bytes need not be trusted to choose it: one of Python's own library, one of the module in which
+the called function is defined, or one of a module given to `perdure.allow`. Its constructor is not called. Every other error is a
+`RecordedError`, live and replayed alike.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+from perdure import values
+from perdure.errors import RecordedError, UnstorableError
+
+ORIGIN: Final = "__perdure_origin__"
+PLACE: Final = "__perdure_place__"
+
+
+def recorded(error: Exception) -> dict[str, Any]:
+    """An error as it stands in a record: class, text, and its arguments and attributes as far as they can be stored."""
+    attributes = {k: v for k, v in vars(error).items() if k not in (ORIGIN, PLACE, "__notes__")}
+    return {
+        "class": f"{type(error).__module__}:{type(error).__qualname__}",
+        "text": str(error),
+        "args": _encoded(list(error.args)),
+        "attributes": {k: data for k, v in attributes.items() if (data := _encoded(v)) is not None},
+    }
+
+
+def _encoded(value: Any) -> bytes | None:
+    try:
+        return values.encode(value)
+    except UnstorableError:
+        return None
+
+
+def rebuilt(record: dict[str, Any], *, home: str) -> Exception:
+    """The error that a record tells of. `home` is the module of the function that raised it."""
+    cls = _allowed(record["class"], home)
+    if cls is None or record["args"] is None:
+        return RecordedError(record["class"].rpartition(":")[2], record["text"])
+    args = values.decode(record["args"])
+    error = cls.__new__(cls, *args)
+    error.args = tuple(args)
+    for name, data in record["attributes"].items():
+        setattr(error, name, values.decode(data))
+    return error
+
+
+def handed_out(error: Exception, *, home: str) -> Exception:
+    """The error that the code gets live: itself if a replay can give the same, else what a replay will give."""
+    record = recorded(error)
+    if record["args"] is not None and _allowed(record["class"], home) is type(error):
+        return error
+    replayed = RecordedError(type(error).__qualname__, record["text"])
+    replayed.__cause__ = error
+    return replayed
+
+
+def _allowed(name: str, home: str) -> type[Exception] | None:
+    module_name, _, qualname = name.partition(":")
+    root = module_name.partition(".")[0]
+    if not (module_name == home or root in sys.stdlib_module_names or values.is_allowed(module_name)):
+        return None
+    found: Any = sys.modules.get(module_name)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+def origin_of(error: BaseException | None) -> tuple[int, int]:
+    """The action whose error this is and the place in the log at which it was handed to the code: through `raise … from …`
+    and errors raised while handling it. (0, 0): none."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if getattr(error, ORIGIN, 0):
+            return getattr(error, ORIGIN), getattr(error, PLACE, 0)
+        error = error.__cause__ or error.__context__
+    return 0, 0
+
+
+def mark(error: Exception, *, origin: int, place: int) -> None:
+    """Notes on a live error which action it came from, and where the code got it first."""
+    setattr(error, ORIGIN, origin)
+    if not getattr(error, PLACE, 0):
+        setattr(error, PLACE, place)

@@ -1,0 +1,113 @@
+"""Keyframes, made beside the save path: folded from the recorded deltas by a background thread, never from live objects.
+
+A keyframe's chunks are stored first; its record rides in a later commit. No save waits for one, and one that a crash cuts off is
+made again when the session is next open.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from perdure import faults, limits, values
+from perdure.errors import PerdureError
+from perdure.session.request import Commit, Draft
+from perdure.state import keyframe
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Entry
+    from perdure.session.opening import Opened
+    from perdure.session.snapshot import Snapshot
+
+_log = logging.getLogger("perdure.keyframes")
+
+
+class Keyframer:
+    """Follows the snapshots of one session and makes a keyframe when enough deltas have gathered since the last."""
+
+    def __init__(self, opened: Opened, *, every: int = limits.KEYFRAME_DELTAS) -> None:
+        self._writer, self._reader, self._every = opened.writer, opened.reader, every
+        self._manifest: Any = keyframe.EMPTY
+        self._deltas: list[tuple[int, bytes]] = []
+        self._known: dict[int, int] = {}
+        self._job: threading.Thread | None = None
+
+    def entered(self, snapshot: Snapshot, seq: int) -> None:
+        """The code starts from this snapshot: what has gathered since its keyframe counts."""
+        self._join()
+        self._writer.riders.clear()
+        self._manifest = snapshot.manifest
+        self._deltas = [(seq, data) for data in snapshot.encoded]
+        self._known = dict(self._reader.store.keyframes(self._reader.session))
+        self._writer.dictionary = None
+        self._use_dictionary(self._manifest)
+        self._begin_if_due()
+
+    def add(self, seq: int, delta: bytes) -> None:
+        """One more snapshot, written or met again."""
+        self._deltas.append((seq, delta))
+        record = self._known.get(seq)
+        if record is not None:
+            manifest = self._reader.entries(after=record - 1, upto=record)[0]["manifest"]
+            self._manifest, self._deltas = values.decode(manifest), []
+        else:
+            self._begin_if_due()
+
+    def close(self) -> None:
+        """Waits for a keyframe that is being made and writes its record."""
+        self._join()
+        if self._writer.riders:
+            self._writer.commit(Commit((), lambda _: None))
+
+    def _begin_if_due(self) -> None:
+        if len(self._deltas) >= self._every and self._job is None and not self._writer.riders:
+            deltas = list(self._deltas)
+            self._job = threading.Thread(
+                target=self._make, args=(self._manifest, deltas), name="perdure-keyframe", daemon=True
+            )
+            self._job.start()
+
+    def _join(self) -> None:
+        if self._job is not None:
+            self._job.join()
+
+    def _make(self, manifest: Any, deltas: list[tuple[int, bytes]]) -> None:
+        try:
+            self._fold(manifest, deltas)
+        except PerdureError as error:
+            # Derived, so nothing is lost: the deltas are kept, and it is tried again after the next ones.
+            _log.warning("no keyframe for %s: %s", self._reader.session, error)
+        finally:
+            self._job = None
+
+    def _fold(self, manifest: Any, deltas: list[tuple[int, bytes]]) -> None:
+        faults.reach("keyframe.before")
+        folding = keyframe.fold(manifest, (values.decode(data) for _, data in deltas), self._reader.chunk)
+        while True:
+            try:
+                next(folding)
+            except StopIteration as done:
+                folded, chunks = done.value
+                break
+            time.sleep(0)  # gives the saving thread its turn between two slices
+        for digest, frame in chunks.items():
+            self._reader.store.put_chunks(self._reader.session, {digest: frame}, epoch=self._writer.epoch)
+        faults.reach("keyframe.chunks")
+        dictionary = self._dictionary_of(folded)
+        body = {"of": deltas[-1][0], "manifest": values.encode(folded)}
+
+        def written(_: Entry) -> None:
+            self._manifest, self._deltas = folded, self._deltas[len(deltas) :]
+            self._writer.dictionary = dictionary
+
+        self._writer.riders.append((Draft("keyframe", body), written))
+        faults.reach("keyframe.after")
+
+    def _dictionary_of(self, manifest: Any) -> values.Dictionary | None:
+        digest = keyframe.dictionary_of(manifest)
+        return None if digest is None else self._reader.dictionary(digest)
+
+    def _use_dictionary(self, manifest: Any) -> None:
+        self._writer.dictionary = self._dictionary_of(manifest)

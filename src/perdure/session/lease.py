@@ -1,0 +1,159 @@
+"""Who may write: taking a session, keeping it, and telling whether a former owner is gone.
+
+Time is the observer's own: a lease is over when its counter has not moved for its length on our monotonic clock. A former
+owner on this machine that is provably dead is replaced at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import clock
+from perdure.errors import HeldError, PerdureError
+
+if TYPE_CHECKING:
+    from perdure.stores.contract import Lease, Store
+
+POLL_S: Final = 0.05
+"""How often a waiting opener looks at the lease."""
+
+
+def new_owner() -> str:
+    """A name for this process that no other has, with what tells others whether it is still there."""
+    pid = os.getpid()
+    told = {
+        "host": socket.gethostname(),
+        "pid": pid,
+        "boot": _read("/proc/sys/kernel/random/boot_id"),
+        "space": _link("/proc/self/ns/pid"),
+        "started": _started(pid),
+        "life": uuid.uuid4().hex[:12],
+    }
+    return json.dumps(told, sort_keys=True)
+
+
+def is_dead(owner: str) -> bool:
+    """Whether the owner is provably gone: same machine, same boot, same process namespace, and no such process any more."""
+    told = _told(owner)
+    here = told.get("boot") and told["boot"] == _read("/proc/sys/kernel/random/boot_id")
+    if not here or not told.get("space") or told["space"] != _link("/proc/self/ns/pid"):
+        return False
+    return bool(told.get("started")) and _started(int(told["pid"])) != told["started"]
+
+
+def owner_text(owner: str) -> str:
+    """An owner for people: `pid 4711 on build-3`."""
+    told = _told(owner)
+    return f"pid {told.get('pid', '?')} on {told.get('host', '?')}" if told else owner
+
+
+def _told(owner: str) -> dict[str, Any]:
+    try:
+        told = json.loads(owner)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """When the process started, in ticks since the boot; "" if there is none, or it is only waiting to be collected."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return "" if not fields or fields[0] in "ZX" else fields[19]
+
+
+def acquire(store: Store, session: str, *, owner: str, wait_s: float, lease_s: float) -> Lease:
+    """Takes the session: at once if it is free or its owner is provably dead, else when its lease is over.
+
+    `lease_s` is how long its counter must stand still, `wait_s` how long to wait in all. Raises `HeldError`.
+    """
+    began = clock.monotonic_s()
+    seen, since = store.lease(session), began
+    while True:
+        now = clock.monotonic_s()
+        if not seen.owner or is_dead(seen.owner) or now - since >= lease_s:
+            with contextlib.suppress(HeldError):
+                return store.claim(session, owner=owner, seen=seen)
+        elif now - began >= wait_s:
+            raise HeldError(_held(session, seen, wait_s=wait_s, lease_s=lease_s))
+        else:
+            time.sleep(min(POLL_S, max(0.0, wait_s - (now - began))))
+        newest = store.lease(session)
+        if newest != seen:
+            seen, since = newest, clock.monotonic_s()
+
+
+def _held(session: str, lease: Lease, *, wait_s: float, lease_s: float) -> str:
+    return (
+        f"{session} is held by {owner_text(lease.owner)} (epoch {lease.epoch}), waited {wait_s:g} s. End that process, or "
+        f"wait longer: one that has stopped moving is replaced after {lease_s:g} s"
+    )
+
+
+class Keeper:
+    """Renews the leases of one store in the background, so that an action may last for hours."""
+
+    def __init__(self, store: Store, *, lease_s: float) -> None:
+        self._store, self._every_s = store, lease_s / 4
+        self._leases: dict[tuple[str, int], Lease] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def keep(self, lease: Lease) -> None:
+        """Renews this lease from now on."""
+        with self._lock:
+            self._leases[lease.session, lease.epoch] = lease
+            if self._thread is None or not self._thread.is_alive():
+                self._wake.clear()
+                self._thread = threading.Thread(target=self._renew, name="perdure-leases", daemon=True)
+                self._thread.start()
+
+    def let_go(self, lease: Lease) -> None:
+        """Gives the session back, in the epoch that we hold it in."""
+        with self._lock:
+            self._leases.pop((lease.session, lease.epoch), None)
+        self._store.release(lease)
+
+    def close(self) -> None:
+        """Ends the background thread. Leases that are still kept run out by themselves."""
+        with self._lock:
+            self._leases.clear()
+            thread, self._thread = self._thread, None
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _renew(self) -> None:
+        while not self._wake.wait(self._every_s):
+            with self._lock:
+                leases = list(self._leases.items())
+            for key, lease in leases:
+                # One that cannot be renewed is lost or will be tried again; its next append says which.
+                with contextlib.suppress(PerdureError):
+                    renewed = self._store.renew(lease)
+                    with self._lock:
+                        if key in self._leases:
+                            self._leases[key] = replace(renewed)

@@ -1,0 +1,119 @@
+"""What the present branch recorded since the re-entry point, and what of it the running code has claimed.
+
+It answers "is this call recorded?" in constant time. It does not decide what a missing record means: the core does.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any
+
+from perdure.log.action import Action, Actions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from perdure.log.entry import Entry
+
+
+class Ledger:
+    """The recorded and the claimed. `reentry` is the record from which the code started at its top."""
+
+    def __init__(self, reentry: Entry, entries: Iterable[Entry], *, open_actions: Iterable[Action] = ()) -> None:
+        self.reentry = reentry
+        self.actions = Actions()
+        self.claimed: set[int] = set()
+        self.points: deque[Entry] = deque()
+        self.rollbacks: list[Entry] = []
+        self.accepted = 0
+        self._waiting: dict[int | None, dict[int, Action]] = defaultdict(dict)
+        self._by_match: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
+        self._values: dict[tuple[str, int | None], deque[Entry]] = defaultdict(deque)
+        self._questions: dict[tuple[str, int | None], deque[Entry]] = defaultdict(deque)
+        for action in open_actions:
+            self.actions[action.seq] = action
+            self._await(action)
+        for entry in entries:
+            self._read(entry)
+
+    def _read(self, entry: Entry) -> None:
+        self.actions.apply(entry)
+        if entry.kind == "action_started" and entry["of"] is None:
+            self._await(self.actions[entry.seq])
+        elif entry.kind == "saved":
+            self.points.append(entry)
+        elif entry.kind == "value":
+            self._values[entry["kind"], entry["parent"]].append(entry)
+        elif entry.kind == "asked" and entry["key"] is None:
+            self._questions[entry["prompt"], entry["about"]].append(entry)
+        elif entry.kind == "rolled_back":
+            self.rollbacks.append(entry)
+        elif entry.kind == "owned" and entry["accept_change"]:
+            self.accepted = entry.seq
+
+    def _await(self, action: Action) -> None:
+        self._waiting[action.parent][action.seq] = action
+        self._by_match[(action.parent, *action.match)].append(action.seq)
+
+    def add(self, entry: Entry) -> None:
+        """Takes in a record that the running code has just made: it counts as claimed."""
+        self.actions.apply(entry)
+        self.claimed.add(entry.seq)
+
+    def claim(self, parent: int | None, match: tuple[Any, ...]) -> Action | None:
+        """The first recorded action under this parent with this name and arguments (or key) that no call has claimed yet."""
+        queue = self._by_match.get((parent, *match))
+        if not queue:
+            return None
+        seq = queue.popleft()
+        self.claimed.add(seq)
+        return self._waiting[parent].pop(seq)
+
+    def unclaimed(self, parent: int | None, *, before: int | None = None) -> Iterator[Action]:
+        """Recorded under this parent and not called again yet, in order."""
+        for seq, action in self._waiting.get(parent, {}).items():
+            if before is None or seq < before:
+                yield action
+
+    def leftovers(self, parent: int | None, *, before: int | None = None) -> Iterator[Action]:
+        """The unclaimed ones that the code must call before it may go on live: all but the abandoned, and the repeatable ones that an
+        accepted change has left behind."""
+        for action in self.unclaimed(parent, before=before):
+            abandoned = action.known is not None and action.known.how == "abandoned"
+            if not abandoned and not (action.effect == "repeatable" and action.seq < self.accepted):
+                yield action
+
+    def claim_value(self, kind: str, parent: int | None) -> Entry | None:
+        """The next recorded value of this kind under this parent."""
+        return self._claim_entry(self._values.get((kind, parent)))
+
+    def claim_question(self, prompt: str, about: int | None) -> Entry | None:
+        """The next recorded question without a key that has this prompt."""
+        return self._claim_entry(self._questions.get((prompt, about)))
+
+    def _claim_entry(self, queue: deque[Entry] | None) -> Entry | None:
+        if not queue:
+            return None
+        entry = queue.popleft()
+        self.claimed.add(entry.seq)
+        return entry
+
+    def pass_points(self, upto: int) -> None:
+        """The code is at the restore point of this number: it and those before it are claimed."""
+        while self.points and self.points[0].seq <= upto:
+            self.claimed.add(self.points.popleft().seq)
+
+    def replaying_before(self, seq: int, parent: int | None) -> bool:
+        """Whether something recorded up to this number is still to be claimed here: a point, a value, a call."""
+        queues = [self.points, *self._values.values()]
+        if any(queue and queue[0].seq <= seq for queue in queues):
+            return True
+        return next(iter(self._waiting.get(parent, {})), seq + 1) <= seq
+
+    def place(self, stack: tuple[int, ...]) -> int:
+        """Where the code is in the log: the newest record that it has claimed, with all inside of what was answered."""
+        seen = self.claimed | {self.reentry.seq}
+        for action in self.actions.values():
+            if action.parent in seen and action.parent not in stack:
+                seen.add(action.seq)
+        return max(seen)

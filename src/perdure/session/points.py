@@ -1,0 +1,332 @@
+"""The rest of one open session without I/O: saving, passing recorded points again, rolling back, and the end of an entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from perdure import limits, values
+from perdure.errors import DivergedError, EntryError, NoPointError, NoProgressError, RefusedError, RolledBack, Suspended
+from perdure.log.action import Action, Actions
+from perdure.log.branch import REENTRY, RESTORE_POINT, branch, is_reentry
+from perdure.session import call as calls
+from perdure.session import failure
+from perdure.session.core import Journal, key_mark
+from perdure.session.ledger import Ledger
+from perdure.session.parts import State
+from perdure.session.request import Draft, StateAt, Steps
+from perdure.state.shadow import Shadow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from perdure.log.entry import Entry
+    from perdure.session.snapshot import Snapshot
+    from perdure.state.shadow import Changes
+
+
+COMPLETED = b"completed"
+"""The mark of the record that holds the result of the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the code starts from its top: the re-entry point, what the present branch recorded since, and the state there."""
+
+    reentry: Entry
+    tail: list[Entry]
+    open_actions: list[Action]
+    snapshot: Snapshot
+    head: int
+    epoch: int
+    left: bool
+    same_code: bool
+
+
+class Core(Journal):
+    """Everything that an open session decides."""
+
+    def __init__(
+        self,
+        *,
+        form: str,
+        nonce: bytes,
+        undos: Mapping[str, Callable[..., Any]],
+        append_only: Collection[str] = (),
+        strict: bool = False,
+    ) -> None:
+        super().__init__(form=form, nonce=nonce, undos=undos)
+        self.completing: tuple[Any] | None = None
+        self.on_point: Callable[[int, bytes], None] = lambda _seq, _delta: None
+        """Told of each snapshot that the code makes or meets again: its number and its delta."""
+        self._append_only, self._strict = append_only, strict
+        self.shadow: Shadow
+        self.state: State
+
+    def enter(self, start: Start) -> None:
+        """The state at the re-entry point, nothing claimed yet."""
+        self.head, self.epoch, self.left = start.head, start.epoch, start.left
+        self.ledger = Ledger(start.reentry, start.tail, open_actions=start.open_actions)
+        self.same_code, self.parent_point = start.same_code, start.reentry.seq if start.reentry.kind == "saved" else 0
+        self.stack, self.leaving, self.completing, self.happened = (), None, None, False
+        self._put_off.clear()
+        self._whole = None
+        self._passed = [self.parent_point]
+        self._begin_state(start.snapshot)
+
+    def _begin_state(self, snapshot: Snapshot) -> None:
+        self.shadow = Shadow(append_only=self._append_only, strict=self._strict, order=snapshot.names)
+        self.state = State(snapshot, guard=self._guard_state, loaded=self.shadow.track)
+
+    def _guard_state(self) -> None:
+        self.refuse_inside("the state is touched")
+
+    # --- saving ------------------------------------------------------------------------------------------------------
+
+    def save(self, name: str | None = None, *, reason: str | None = None) -> Steps:
+        """A restore point, and on a handle a re-entry point. Its number; None when there was nothing to save."""
+        self.refuse_inside("save")
+        _check_name(name)
+        changes = self._changes()
+        if not (self.happened or name or changes):
+            return None
+        if self.ledger.points:
+            seq = yield from self._pass_point(name, changes)
+        else:
+            self.check_leftovers("a save")
+            flags = RESTORE_POINT | (REENTRY if self.form == "handle" else 0)
+            seq = yield from self._write_point(changes, flags, name=name, reason=reason)
+        self.happened = False
+        return seq
+
+    def _changes(self, *, full: bool = False) -> Changes:
+        return self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
+
+    def _write_point(
+        self, changes: Changes, flags: int, *drafts: Draft, name: str | None = None, reason: str | None = None
+    ) -> Steps:
+        body = {
+            "parent": self.parent_point,
+            "delta": changes.data,
+            "flags": flags,
+            "name": name,
+            "reason": reason,
+            "open": [],
+        }
+
+        def written(entries: list[Entry]) -> None:
+            point = next(entry for entry in reversed(entries) if entry.kind == "saved")
+            self.shadow.advance(changes)
+            self._pass(point)
+            if flags & REENTRY:
+                self._passed = [point.seq]
+                accepted = self.ledger.accepted
+                self.ledger = Ledger(point, ())
+                self.ledger.accepted = accepted
+
+        yield from self.commit(Draft("saved", body), *drafts, then=written)
+        return self.parent_point
+
+    def _pass_point(self, name: str | None, changes: Changes) -> Steps:
+        """A save met again while answering: writes nothing; unchanged code must have the state of the last one."""
+        self.shadow.advance(changes)
+        recorded = next((point for point in self.ledger.points if point["name"] == name), None)
+        if recorded is None:
+            return None
+        self.check_leftovers("a save", before=recorded.seq)
+        self.ledger.pass_points(recorded.seq)
+        self._pass(recorded)
+        if not self.ledger.points:
+            yield from self._check_state(recorded)
+        return recorded.seq
+
+    def _pass(self, point: Entry) -> None:
+        self.parent_point = point.seq
+        self._passed.append(point.seq)
+        self.on_point(point.seq, point["delta"])
+
+    def _check_state(self, recorded: Entry) -> Steps:
+        """The state at the last recorded point against that of the code; what differs for changed code is in the next delta."""
+        then = yield StateAt(recorded.seq)
+        now = self.state.load_all()
+        if values.encode(then) == values.encode(now):
+            return
+        if self.same_code:
+            raise self.leave(DivergedError(_state_divergence(recorded, then, now)))
+        self.shadow = Shadow(append_only=self._append_only, strict=self._strict, order=list(then))
+        for name, value in then.items():
+            self.shadow.track(name, value)
+
+    # --- the end of an entry -----------------------------------------------------------------------------------------
+
+    def end(self, *drafts: Draft, progress: bool = False) -> Steps:
+        """The end of a step, a script or a clean close: state and status in one commit."""
+        self.go_on()
+        self.check_leftovers("the return")
+        changes = self._changes(full=bool(self._append_only))
+        if progress and not (self.happened or self.completing or changes):
+            raise NoProgressError(
+                "the step neither called, changed nor completed anything: it would do the same for ever. "
+                "Let it change the state, or call s.complete(result)"
+            )
+        quiet = self.form == "handle" and not (self.happened or changes)
+        self.happened = False
+        if quiet:
+            yield from self.commit(*drafts)
+        else:
+            yield from self._write_point(changes, REENTRY | RESTORE_POINT, *drafts)
+
+    def complete(self, result: Any) -> None:
+        """Takes effect with this step's state, at its return."""
+        self.refuse_inside("complete")
+        values.encode(result, at="result")
+        self.completing = (result,)
+
+    # --- rolling back ------------------------------------------------------------------------------------------------
+
+    def rollback(self, to: str | int, *, reason: str, by: str, strategy: Any) -> Steps:
+        """Records the rollback with the undos it owes. In a run it does not return; a handle enters again after it."""
+        self.refuse_inside("rollback")
+        tip = branch((yield from self.whole()))
+        target = _target(tip, to)
+        actions = Actions(tip)
+        left = [a for a in actions.values() if a.seq > target.seq and a.undoes is None]
+        try:
+            for action in left:
+                if action.effect == "once" and action.outcome is None:
+                    yield from self.settle_doubt(None, action)
+        except Suspended as suspended:
+            raise self.leave(suspended) from None
+        yield from self.commit(_rolled_back(tip, target, left, reason=reason, by=by, strategy=strategy))
+        self.left = True
+        if self.form != "handle":
+            raise self.leave(RolledBack())
+
+    def finish_undos(self) -> Steps:
+        """Undos that a recorded rollback still owes; done before any code runs."""
+        for entry in self.ledger.rollbacks:
+            for seq in entry["undo"]:
+                yield from self._undo(seq)
+
+    def _undo(self, seq: int) -> Steps:
+        everything = Actions((yield from self.whole()))
+        tried = next((a for a in everything.values() if a.undoes == seq), None)
+        if tried and tried.outcome and tried.outcome.how != "not done":
+            return
+        call = self._undo_call(everything[seq])
+        if tried and call.effect == "once" and not tried.outcome:
+            if (yield from self.settle_doubt(call, tried)) is not None:
+                return
+        self.stack = (-seq,)  # a parent of its own: never taken for a call of the code
+        try:
+            action = yield from self._start(call, tried)
+        finally:
+            self.stack = ()
+        yield from self._attempt(call, action)
+
+    def _undo_call(self, action: Action) -> calls.Call:
+        assert action.undo is not None
+        fn = self.undos.get(action.undo)
+        if fn is None:
+            raise EntryError(
+                f"{action.undo}, which undoes {action.name} (record {action.seq}), is not defined in this process: import it"
+            )
+        given = {name: values.decode(data) for name, data in action.args.items()}
+        args = tuple(given.pop(name) for name in list(given) if name.isdigit())
+        if "result" in calls.shape_of(fn).names and action.outcome and action.outcome.how == "result":
+            given["result"] = values.decode(action.outcome.value)
+        call = calls.make(fn, args, given, calls.options_of(fn))
+        return replace(call, undoes=action.seq, key=None)
+
+    def failed(self, error: BaseException, *, reason: str) -> Draft:
+        """The status of a run that an error ended: which actions are void, and the place at which the code got the error."""
+        seq, place = failure.origin_of(error)
+        actions = self.ledger.actions
+        around = [seq] if seq in actions else []
+        while around and (parent := actions[around[-1]].parent) in actions:
+            around.append(parent)  # type: ignore[arg-type]
+        marks = tuple(key_mark(key) for n in around if (key := actions[n].key) is not None)
+        draft = status("failed", reason=reason)
+        parent_point = max((p for p in self._passed if p <= place), default=0)
+        return replace(draft, body=draft.body | {"around": around, "to": place, "parent": parent_point}, marks=marks)
+
+    def strategy(self) -> Steps:
+        """That of the last rollback all of whose kept records have been claimed: as of this place in the code."""
+        self.go_on()
+        found = None
+        rollbacks = self.ledger.rollbacks
+        if self.left:
+            rollbacks = [e for e in branch((yield from self.whole())) if e.kind == "rolled_back"]
+        for entry in rollbacks:
+            if not self.ledger.replaying_before(entry["to"], self.parent):
+                found = values.decode(entry["strategy"])
+        return found
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and not 1 <= len(name) <= limits.NAME_CHARS_MAX:
+        raise RefusedError(
+            f"the name of a checkpoint has 1 to {limits.NAME_CHARS_MAX} characters, this one {len(name)}"
+        )
+
+
+def _target(tip: list[Entry], to: str | int) -> Entry:
+    """The point on this branch that is meant: a name its newest, a number itself, -1 the newest, 0 the re-entry point."""
+    points = [e for e in tip if e.kind == "saved" and e["flags"] & RESTORE_POINT]
+    reentry = next(e for e in reversed(tip) if is_reentry(e))
+    if to == 0 or (to == -1 and not points):
+        return reentry
+    if to == -1:
+        return points[-1]
+    named = [e for e in points if to in (e["name"], e.seq)]
+    if named:
+        return named[-1]
+    known = ", ".join(f"{e.seq}" + (f" ({e['name']})" if e["name"] else "") for e in points[-20:]) or "none yet"
+    raise NoPointError(f"no restore point {to!r} on this branch; there are: {known}")
+
+
+def _rolled_back(tip: list[Entry], target: Entry, left: list[Action], *, reason: str, by: str, strategy: Any) -> Draft:
+    undo = [
+        a.seq
+        for a in reversed(left)
+        if a.undo and a.outcome and a.outcome.how in ("result", "unstorable") and not a.undone
+    ]
+    standing = [a.seq for a in left if a.effect != "repeatable" and a.seq not in undo and a.standing]
+    reentry = next(e for e in reversed(tip) if is_reentry(e) and e.seq <= target.seq)
+    body = {
+        "to": target.seq,
+        "parent": target.seq if target.kind == "saved" else 0,
+        "reentry": reentry.seq,
+        "reason": reason,
+        "by": by,
+        "strategy": values.encode(strategy, at="strategy"),
+        "undo": undo,
+        "standing": standing,
+    }
+    return Draft("rolled_back", body)
+
+
+def status(status: str, *, reason: str = "", result: bytes | None = None, waits: tuple[int, ...] = ()) -> Draft:
+    """The record of a change of status."""
+    body = {
+        "status": status,
+        "reason": reason,
+        "result": result,
+        "waits": list(waits),
+        "around": [],
+        "to": 0,
+        "parent": 0,
+    }
+    return Draft("status", body, (COMPLETED,) if status == "completed" else ())
+
+
+def _state_divergence(recorded: Entry, then: dict[str, Any], now: dict[str, Any]) -> str:
+    names = [*then, *(name for name in now if name not in then)]
+    differs = next(
+        (n for n in names if n not in then or n not in now or not values.same(then[n], now[n])), "the order of parts"
+    )
+    return (
+        f"the code came to the restore point {recorded.seq} with another state than it had then ({differs} differs), though "
+        "neither the code nor what it was answered changed: it uses something that varies by nature. Take times, ids and "
+        "random numbers from s.now(), s.uuid() and s.random()"
+    )

@@ -1,0 +1,81 @@
+"""What the core asks of the outside. The core is generators that yield these and are sent the answers, so that a thread and
+an event loop can drive the same logic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from perdure.log.action import Action, Outcome
+    from perdure.log.entry import Body, Entry
+    from perdure.session.call import Call
+
+Steps: TypeAlias = "Generator[Request, Any, Any]"
+"""A piece of the core's logic: yields requests, is sent their answers, returns its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A record to be written. `marks` is what it can be looked up by."""
+
+    kind: str
+    body: Body
+    marks: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Write these in one commit. Answer: nothing, once they are durable. `then` is called with their entries exactly once, when it
+    is known that they were written - also if that is found out only later."""
+
+    drafts: tuple[Draft, ...]
+    then: Callable[[list[Entry]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Call the function. Answer: how it ended (`Ended`), and how long it took in microseconds."""
+
+    call: Call
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Ask the call's `verify` about an action in doubt. Answer: `Done`, `NotDone` or `Unknown`."""
+
+    call: Call
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """Answer: the entries that carry this mark, in order."""
+
+    mark: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAll:
+    """Answer: all entries of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateAt:
+    """Answer: the whole state as of the snapshot of this number, a dict of parts."""
+
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The outcome of an attempt, and the live result or error."""
+
+    outcome: Outcome
+    error: Exception | None = field(default=None)
+
+
+Request: TypeAlias = Commit | Attempt | Verify | Find | ReadAll | StateAt

@@ -1,0 +1,104 @@
+"""The one way in which a session writes: drafts become chained records, one batch, one commit.
+
+It holds the head, the chain and the summary of the log that it writes to. After an unknown outcome (the store failed at the
+commit) it looks at the head before it writes again, so that nothing is written twice and nothing that was written is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from perdure import clock, faults
+from perdure.errors import ConflictError, FencedError, StoreError
+from perdure.log.entry import Entry, link
+from perdure.stores.contract import Batch, Point
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure import values
+    from perdure.log.record import Record
+    from perdure.log.summary import Summary
+    from perdure.session.request import Commit, Draft
+    from perdure.stores.contract import Store
+
+
+class Writer:
+    """Appends to the log of one session in one epoch. Not for several threads at once."""
+
+    def __init__(self, store: Store, session: str, *, epoch: int, head: int, chain: bytes, summary: Summary) -> None:
+        self.store, self.session, self.epoch = store, session, epoch
+        self.head, self.chain, self.summary = head, chain, summary
+        self.dictionary: values.Dictionary | None = None
+        self.riders: deque[tuple[Draft, Callable[[Entry], None]]] = deque()
+        """Records that ride at the end of the next commit (keyframes); other threads may add to it."""
+        self._unknown: tuple[list[Record], Callable[[], None]] | None = None
+
+    def commit(self, request: Commit) -> None:
+        """Writes the drafts; durable on return, `request.then` is called once they are known to be written.
+
+        Raises `FencedError`, `ConflictError` (nothing is written) and `StoreFailedError` (unknown until the next commit).
+        """
+        self.resolve()
+        riders = list(self.riders)
+        drafts = [*request.drafts, *(draft for draft, _ in riders)]
+        if not drafts:
+            return
+        entries, records, summary = self._records(drafts)
+
+        def written() -> None:
+            self.head, self.chain, self.summary = records[-1].seq, records[-1].chain, summary
+            for (_, then), entry in zip(riders, entries[len(request.drafts) :], strict=True):
+                self.riders.popleft()
+                then(entry)
+            request.then(entries)
+
+        self._append(self._batch(drafts, entries, records, summary), written)
+
+    def _append(self, batch: Batch, written: Callable[[], None]) -> None:
+        faults.reach("append.before")
+        try:
+            self.store.append(self.session, batch, epoch=self.epoch, head=self.head)
+        except (FencedError, ConflictError):
+            raise
+        except StoreError:
+            self._unknown = (list(batch.records), written)
+            raise
+        faults.reach("append.after")
+        written()
+
+    def resolve(self) -> None:
+        """Finds out what became of a commit whose outcome is not known. Raises `ConflictError` if somebody else wrote."""
+        if self._unknown is None:
+            return
+        records, written = self._unknown
+        head = self.store.head(self.session)
+        if head.seq == self.head and head.chain == self.chain:
+            self._unknown = None
+        elif head.chain == records[-1].chain:
+            self._unknown = None
+            written()
+        else:
+            raise ConflictError(
+                f"{self.session}: record {records[0].seq} was written by somebody else; open the session again"
+            )
+
+    def _records(self, drafts: list[Draft]) -> tuple[list[Entry], list[Record], Summary]:
+        entries: list[Entry] = []
+        records: list[Record] = []
+        chain, summary, now = self.chain, self.summary, clock.now_us()
+        for seq, draft in enumerate(drafts, self.head + 1):
+            entry = Entry(seq, self.epoch, draft.kind, now, draft.body)
+            record = link(chain, entry, session=self.session, dictionary=self.dictionary)
+            chain, summary = record.chain, summary.after(entry)
+            entries.append(entry)
+            records.append(record)
+        return entries, records, summary
+
+    @staticmethod
+    def _batch(drafts: list[Draft], entries: list[Entry], records: list[Record], summary: Summary) -> Batch:
+        points = [Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us) for e in entries if e.kind == "saved"]
+        marks = [(mark, entry.seq) for draft, entry in zip(drafts, entries, strict=True) for mark in draft.marks]
+        keyframes = [(entry["of"], entry.seq) for entry in entries if entry.kind == "keyframe"]
+        return Batch(tuple(records), tuple(points), tuple(marks), tuple(keyframes), summary.encoded())
