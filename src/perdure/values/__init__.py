@@ -1,0 +1,30 @@
+"""What can be stored, and how: exactly, or refused with the path to what cannot be.
+
+No input, no output, no state but the registry of classes. `docs/format.md` has the bytes.
+"""
+
+from __future__ import annotations
+
+from perdure.values.codecs import decode, encode
+from perdure.values.describe import describe
+from perdure.values.exact import CONTAINERS, IMMUTABLE, is_immutable, same
+from perdure.values.frame import Dictionary, address, seal, unseal
+from perdure.values.opaque import Opaque
+from perdure.values.registry import allow, storable
+
+__all__ = [
+    "CONTAINERS",
+    "IMMUTABLE",
+    "Dictionary",
+    "Opaque",
+    "address",
+    "allow",
+    "decode",
+    "describe",
+    "encode",
+    "is_immutable",
+    "same",
+    "seal",
+    "storable",
+    "unseal",
+]

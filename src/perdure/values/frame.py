@@ -1,0 +1,159 @@
+"""The body frame: what lies around a value's bytes where they are stored. Compression, lengths, format version.
+
+It knows neither values nor records. Whatever a frame claims, unsealing it takes no more memory than its bounds allow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import zstandard
+
+from perdure import limits
+from perdure.errors import DamageError, FormatNewerError, LimitError
+
+VERSION: Final = 1
+MAGIC: Final = b"\xd5P"
+DIGEST_BYTES: Final = 32
+CODEC_IDS: Final = {"msgpack": 1, "json": 2}
+PLAIN, ZSTD, ZSTD_DICTIONARY = 0, 1, 2
+LEVEL: Final = 3
+"""zstd's level: on deltas of 3 KB it costs little more than level 1 and is never larger; see the decision record."""
+
+_HEADER: Final = struct.Struct(">2sBBBBHII")
+_CODECS: Final = {number: name for name, number in CODEC_IDS.items()}
+_of_thread: Final = threading.local()
+
+
+class Dictionary:
+    """The end of a chunk's data, prepared to compress what resembles it. Safe from any thread.
+
+    `digest` is the address of the chunk, `content` the last `limits.DICTIONARY_BYTES` of its data.
+    """
+
+    __slots__ = ("_of_thread", "_prepared", "content", "digest")
+
+    def __init__(self, digest: bytes, content: bytes) -> None:
+        if len(digest) != DIGEST_BYTES:
+            raise ValueError(f"an address has {DIGEST_BYTES} bytes, not {len(digest)}")
+        self.digest, self.content = digest, content[-limits.DICTIONARY_BYTES :]
+        self._prepared = zstandard.ZstdCompressionDict(self.content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        self._prepared.precompute_compress(level=LEVEL)
+        self._of_thread = threading.local()
+
+    @classmethod
+    def from_chunk(cls, chunk: bytes) -> Dictionary:
+        """The dictionary that a chunk, a frame that needs none itself, serves as. Raises DamageError."""
+        return cls(address(chunk), unseal(chunk)[1])
+
+    def _compress(self, data: bytes) -> bytes:
+        return _compressor(self._of_thread, self._prepared).compress(data)
+
+    def _decompressor(self) -> zstandard.ZstdDecompressor:
+        return _decompressor(self._of_thread, self._prepared)
+
+
+def address(chunk: bytes) -> bytes:
+    """The address of a chunk: SHA-256 of its frame."""
+    return hashlib.sha256(chunk).digest()
+
+
+def seal(data: bytes, *, codec: str, dictionary: Dictionary | None = None) -> bytes:
+    """A frame around `data`, compressed if that makes it smaller. Raises LimitError over `limits.RECORD_BYTES_MAX`."""
+    if len(data) > limits.RECORD_BYTES_MAX:
+        raise LimitError(f"a body of {len(data)} bytes, the bound is {limits.RECORD_BYTES_MAX}")
+    compression, name, payload = _smallest(data, dictionary)
+    head = _HEADER.pack(MAGIC, VERSION, CODEC_IDS[codec], compression, 0, 0, len(data), len(payload))
+    return head + name + payload
+
+
+def _smallest(data: bytes, dictionary: Dictionary | None) -> tuple[int, bytes, bytes]:
+    if len(data) < limits.COMPRESS_BYTES_MIN:
+        return PLAIN, b"", data
+    if dictionary is None:
+        choice = ZSTD, b"", _compressor(_of_thread, None).compress(data)
+    else:
+        choice = ZSTD_DICTIONARY, dictionary.digest, dictionary._compress(data)
+    return choice if len(choice[1]) + len(choice[2]) < len(data) else (PLAIN, b"", data)
+
+
+def unseal(frame: bytes, *, dictionary: Callable[[bytes], Dictionary] | None = None) -> tuple[str, bytes]:
+    """Codec and data of a frame; `dictionary` finds a dictionary by its address and may raise.
+
+    Raises FormatNewerError for a newer format, DamageError for anything else that `seal` does not make.
+    """
+    codec, compression, length, payload = _opened(frame)
+    if compression == PLAIN:
+        data = payload
+    elif compression == ZSTD:
+        data = _decompress(_decompressor(_of_thread, None), payload, length)
+    else:
+        found = _find(payload[:DIGEST_BYTES], dictionary)
+        data = _decompress(found._decompressor(), payload[DIGEST_BYTES:], length)
+    if len(data) != length:
+        raise DamageError(f"a frame with {len(data)} bytes of data, its header says {length}")
+    return codec, data
+
+
+def _opened(frame: bytes) -> tuple[str, int, int, bytes]:
+    """Codec, compression, length of the data, and what follows the header, each checked."""
+    if len(frame) < _HEADER.size or frame[:2] != MAGIC:
+        raise DamageError("not a frame: it does not begin as one")
+    _, version, codec, compression, cipher, reserved, length, size = _HEADER.unpack_from(frame)
+    if version > VERSION:
+        raise FormatNewerError(f"a frame of format version {version}; this perdure reads up to {VERSION}")
+    _check("format version", version == VERSION, version)
+    _check("codec", codec in _CODECS, codec)
+    _check("compression", compression in (PLAIN, ZSTD, ZSTD_DICTIONARY), compression)
+    _check("cipher", cipher == 0, cipher)
+    _check("reserved field", reserved == 0, reserved)
+    _check("length", length <= limits.RECORD_BYTES_MAX, length)
+    names = DIGEST_BYTES if compression == ZSTD_DICTIONARY else 0
+    _check("payload length", len(frame) == _HEADER.size + names + size, size)
+    return _CODECS[codec], compression, length, frame[_HEADER.size :]
+
+
+def _check(what: str, is_right: bool, found: int) -> None:
+    if not is_right:
+        raise DamageError(f"a frame with a {what} of {found}, which is never written")
+
+
+def _find(digest: bytes, dictionary: Callable[[bytes], Dictionary] | None) -> Dictionary:
+    if dictionary is None:
+        raise DamageError(f"a frame that needs the dictionary {digest.hex()}, and none can be had here")
+    found = dictionary(digest)
+    if found.digest != digest:
+        raise DamageError(f"a frame that needs the dictionary {digest.hex()} was given {found.digest.hex()}")
+    return found
+
+
+def _decompress(decompressor: zstandard.ZstdDecompressor, payload: bytes, length: int) -> bytes:
+    """The data, if it is as long as the header says; never allocates more than that."""
+    try:
+        declared = zstandard.frame_content_size(payload)
+        if declared != length:
+            raise DamageError(f"a frame whose payload declares {declared} bytes, its header says {length}")
+        return decompressor.decompress(payload, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise DamageError(f"a frame whose payload cannot be decompressed: {error}") from error
+
+
+def _compressor(local: Any, prepared: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdCompressor:
+    """The compressor of this thread; zstandard's are not safe to share."""
+    found: zstandard.ZstdCompressor | None = getattr(local, "compressor", None)
+    if found is None:
+        found = local.compressor = zstandard.ZstdCompressor(
+            level=LEVEL, dict_data=prepared, write_checksum=True, write_content_size=True
+        )
+    return found
+
+
+def _decompressor(local: Any, prepared: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdDecompressor:
+    found: zstandard.ZstdDecompressor | None = getattr(local, "decompressor", None)
+    if found is None:
+        found = local.decompressor = zstandard.ZstdDecompressor(dict_data=prepared)
+    return found

@@ -1,0 +1,142 @@
+"""Values as strict JSON, ASCII only, that any parser reads without loss of what is plain; always by the exact walk.
+
+An object with one member whose name begins with `$` is a tag: `{"$tuple": [1, 2]}`. A dict of the user's that looks so
+is written inside `{"$dict": …}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+import struct
+from typing import Any, Final
+
+from perdure.errors import DamageError, FormatNewerError
+from perdure.values import kinds
+from perdure.values.tree import from_tree, to_tree
+from perdure.values.wire import CLASS, Raw, Tagged, unpack_tree
+
+_SAFE_INT_MAX: Final = (1 << 53) - 1
+"""Beyond it JSON parsers round integers to floats."""
+
+_INT: Final = kinds.BY_NAME["int"]
+_HEX: Final = re.compile(r"-?0x[0-9a-f]+")
+
+
+def encode(value: Any, *, at: str) -> bytes:
+    """The JSON of `value`, equal for equal values. Raises UnstorableError or LimitError."""
+    return json.dumps(_jsonable(to_tree(value, at=at)), allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def decode(data: bytes) -> Any:
+    """The value. Raises DamageError, FormatNewerError or TagError; runs and imports nothing that the text names."""
+    try:
+        tree = _tree(json.loads(data, object_pairs_hook=_unique, parse_constant=_constant))
+    except (ValueError, RecursionError) as error:
+        raise DamageError(f"not a stored value: {error}") from error
+    return from_tree(tree)
+
+
+def _jsonable(tree: Any) -> Any:
+    cls = type(tree)
+    if cls is dict:
+        items = {key: _jsonable(item) for key, item in tree.items()}
+        return {"$dict": items} if _looks_tagged(items) else items
+    if cls is list:
+        return [_jsonable(item) for item in tree]
+    if cls is Tagged:
+        return _tag(tree)
+    if cls is int and abs(tree) > _SAFE_INT_MAX:
+        return {"$int": hex(tree)}
+    if cls is bytes:
+        return {"$bytes": base64.b64encode(tree).decode()}
+    if cls is float and not math.isfinite(tree):
+        return {"$float": struct.pack(">d", tree).hex()}
+    return tree
+
+
+def _looks_tagged(items: dict[str, Any]) -> bool:
+    return len(items) == 1 and next(iter(items)).startswith("$")
+
+
+def _tag(node: Tagged) -> dict[str, Any]:
+    if node.number == CLASS:
+        tag, version, body = node.tree
+        return {"$class": [tag, version, _jsonable(unpack_tree(body.data) if type(body) is Raw else body)]}
+    if node.number == _INT.number:
+        return {"$int": hex(_INT.load(node.tree))}
+    return {f"${kinds.BY_NUMBER[node.number].name}": _jsonable(node.tree)}
+
+
+def _constant(name: str) -> Any:
+    raise DamageError(f"not a stored value: {name} is not JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    items = dict(pairs)
+    if len(items) != len(pairs):
+        raise DamageError("not a stored value: a name twice in one JSON object")
+    return items
+
+
+def _tree(node: Any) -> Any:
+    """The plain tree that parsed JSON stands for."""
+    cls = type(node)
+    if cls is list:
+        return [_tree(item) for item in node]
+    if cls is dict:
+        return _untag(node) if _looks_tagged(node) else {key: _tree(item) for key, item in node.items()}
+    if cls is int and abs(node) > _SAFE_INT_MAX:
+        raise DamageError("not a stored value: an integer that JSON does not hold exactly")
+    return node
+
+
+def _untag(node: dict[str, Any]) -> Any:
+    ((name, body),) = node.items()
+    if name in _OWN:
+        try:
+            return _OWN[name](body)
+        except (ValueError, TypeError, AttributeError, struct.error, binascii.Error) as error:
+            raise DamageError(f"not a stored value: {name[1:]} {body!r:.60}") from error
+    kind = kinds.BY_NAME.get(name[1:])
+    if kind is None:
+        raise FormatNewerError(f"values of kind {name[1:61]!r} are not known to this version of perdure")
+    return Tagged(kind.number, _tree(body))
+
+
+def _read_dict(body: Any) -> Any:
+    return {key: _tree(item) for key, item in body.items()}
+
+
+def _read_class(body: Any) -> Tagged:
+    tag, version, tree = body
+    if type(tag) is not str or type(version) is not int:
+        raise DamageError("not a stored class: it does not begin with a tag and a version")
+    return Tagged(CLASS, [tag, version, _tree(tree)])
+
+
+def _read_int(body: Any) -> Any:
+    if not _HEX.fullmatch(body):
+        raise DamageError(f"not a stored integer: {body[:60]!r}")
+    return int(body, 16)
+
+
+def _read_bytes(body: Any) -> bytes:
+    return base64.b64decode(body, validate=True)
+
+
+def _read_float(body: Any) -> float:
+    (value,) = struct.unpack(">d", bytes.fromhex(body))
+    return float(value)
+
+
+_OWN: Final = {
+    "$dict": _read_dict,
+    "$class": _read_class,
+    "$int": _read_int,
+    "$bytes": _read_bytes,
+    "$float": _read_float,
+}

@@ -1,0 +1,269 @@
+"""How an instance of a registered class is taken apart and rebuilt without running its constructor.
+
+One shape for each form of class: enum, flag, named tuple, dataclass, pydantic model. A shape's `take` makes the body that
+is stored, its `build` the instance; what an upcast sees and returns is `fields`. It knows neither tags nor codecs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping
+from enum import Enum, Flag
+from functools import cached_property
+from types import MemberDescriptorType
+from typing import Any, Final, Protocol
+
+from perdure.errors import TagError
+from perdure.values.describe import class_name
+from perdure.values.path import Refusal
+
+Upcast = Callable[[Any], Any]
+
+_HEAP_TYPE: Final = 1 << 9
+
+
+class Shape(Protocol):
+    """Takes instances of one class apart and rebuilds them."""
+
+    def take(self, value: Any) -> Any:
+        """The body of `value`: a str, an int, a dict of fields or a list of such. Raises Refusal."""
+
+    def build(self, body: Any, upcast: Upcast) -> Any:
+        """The instance that `body` holds, its fields brought up to date by `upcast`. Raises TagError."""
+
+
+def shape_of(cls: type) -> Shape:
+    """The shape of a class. Raises TagError if it has none of the forms that can be stored exactly."""
+    if issubclass(cls, Flag):
+        return FlagShape(cls)
+    if issubclass(cls, Enum):
+        return EnumShape(cls)
+    if is_named_tuple(cls):
+        return NamedTupleShape(cls)
+    if is_model(cls):
+        return ModelShape(cls)
+    if dataclasses.is_dataclass(cls):
+        return DataclassShape(cls)
+    raise TagError(f"{class_name(cls)} is none of: dataclass, pydantic model, enum, named tuple")
+
+
+def has_shape(cls: type) -> bool:
+    """Whether instances of `cls` could be stored if it were registered."""
+    return issubclass(cls, Enum) or is_named_tuple(cls) or is_model(cls) or "__dataclass_fields__" in vars(cls)
+
+
+def is_named_tuple(cls: type) -> bool:
+    """Whether `cls` was made by `typing.NamedTuple` or `collections.namedtuple`, or is a subclass of such."""
+    return issubclass(cls, tuple) and isinstance(getattr(cls, "_fields", None), tuple)
+
+
+def is_model(cls: type) -> bool:
+    """Whether `cls` is a pydantic model; pydantic is not imported to find out."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and issubclass(cls, pydantic.BaseModel)
+
+
+def _misfit(cls: type, what: str) -> TagError:
+    return TagError(f"stored {class_name(cls)} does not fit the class: {what}")
+
+
+def _check_fields(cls: type, body: Any, known: Mapping[str, Any]) -> None:
+    if type(body) is not dict:
+        raise _misfit(cls, "its fields are not a dict")
+    for name in body:
+        if name not in known:
+            raise _misfit(cls, f"it has a field {name!r} that the class has not; raise the version and give an upcast")
+
+
+def _beyond(cls: type, attributes: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+    """Refuses attributes that are no fields. What a cached_property remembers is no part of the value."""
+    for name in attributes:
+        if name not in fields and not isinstance(getattr(cls, name, None), cached_property):
+            raise Refusal(f"{class_name(cls)} has an attribute {name!r} that is not one of its fields")
+
+
+class EnumShape:
+    """A member by its name."""
+
+    def __init__(self, cls: type[Enum]) -> None:
+        self.cls = cls
+
+    def take(self, value: Any) -> str:
+        name = value._name_
+        if self.cls._member_map_.get(name) is not value:
+            raise Refusal(f"not a member of {class_name(self.cls)}")
+        return str(name)
+
+    def build(self, body: Any, upcast: Upcast) -> Any:
+        return self._member(upcast(body))
+
+    def _member(self, name: Any) -> Any:
+        member = self.cls._member_map_.get(name) if type(name) is str else None
+        if member is None:
+            raise _misfit(self.cls, f"it has no member {name!r:.60}")
+        return member
+
+
+class FlagShape(EnumShape):
+    """The names of the bits that are set, and a number for the bits that have no name."""
+
+    def take(self, value: Any) -> Any:
+        names = [member._name_ for member in self.cls if member._value_ & value._value_]
+        named = sum(self.cls._member_map_[name]._value_ for name in names)
+        body = [names, value._value_ & ~named]
+        if self._combined(body) is not value:
+            raise Refusal(f"not exactly a combination of {class_name(self.cls)}")
+        return body
+
+    def build(self, body: Any, upcast: Upcast) -> Any:
+        return self._combined(upcast(body))
+
+    def _combined(self, body: Any) -> Any:
+        names, bits = body
+        for name in names:
+            bits |= self._member(name)._value_
+        try:
+            return self.cls(bits)
+        except ValueError as error:
+            raise _misfit(self.cls, str(error)) from error
+
+
+class NamedTupleShape:
+    """Its fields by name."""
+
+    def __init__(self, cls: Any) -> None:
+        self.cls, self.fields = cls, dict.fromkeys(cls._fields)
+        self.defaults: Mapping[str, Any] = cls._field_defaults
+
+    def take(self, value: Any) -> dict[str, Any]:
+        _beyond(self.cls, getattr(value, "__dict__", {}), {})
+        return dict(zip(self.fields, tuple.__iter__(value), strict=True))
+
+    def build(self, body: Any, upcast: Upcast) -> Any:
+        body = upcast(body)
+        _check_fields(self.cls, body, self.fields)
+        return tuple.__new__(self.cls, [self._field(name, body) for name in self.fields])
+
+    def _field(self, name: str, body: dict[str, Any]) -> Any:
+        if name in body:
+            return body[name]
+        if name in self.defaults:
+            return self.defaults[name]
+        raise _misfit(self.cls, f"field {name!r} is missing and has no default")
+
+
+class DataclassShape:
+    """Its fields by name, as they are in the instance."""
+
+    def __init__(self, cls: type) -> None:
+        if "__dataclass_fields__" not in vars(cls):
+            raise TagError(f"{class_name(cls)} is not a dataclass yet: @perdure.storable goes above @dataclass")
+        first = next(base for base in cls.__mro__ if not base.__flags__ & _HEAP_TYPE)
+        if first is not object:
+            raise TagError(f"{class_name(cls)} is a {first.__name__} too; only its fields could be stored")
+        self.cls = cls
+        self.fields = {field.name: field for field in dataclasses.fields(cls)}
+        self.slots = {name: slot for base in cls.__mro__ for name, slot in _slots(base)}
+
+    def take(self, value: Any) -> dict[str, Any]:
+        attributes = dict(object.__getattribute__(value, "__dict__")) if self.cls.__dictoffset__ else {}
+        for name, slot in self.slots.items():
+            try:
+                attributes.setdefault(name, slot.__get__(value))
+            except AttributeError:
+                continue  # an unset slot is no attribute; a field among them is refused below
+        _beyond(self.cls, attributes, self.fields)
+        return {name: self._attribute(name, attributes) for name in self.fields}
+
+    def _attribute(self, name: str, attributes: dict[str, Any]) -> Any:
+        if name not in attributes:
+            raise Refusal(f"field {name!r} of {class_name(self.cls)} is not set")
+        return attributes[name]
+
+    def build(self, body: Any, upcast: Upcast) -> Any:
+        body = upcast(body)
+        _check_fields(self.cls, body, self.fields)
+        value = object.__new__(self.cls)
+        for name, field in self.fields.items():
+            object.__setattr__(value, name, body[name] if name in body else self._default(field))
+        return value
+
+    def _default(self, field: dataclasses.Field[Any]) -> Any:
+        if field.default is not dataclasses.MISSING:
+            return field.default
+        if field.default_factory is not dataclasses.MISSING:
+            return field.default_factory()
+        raise _misfit(self.cls, f"field {field.name!r} is missing and has no default")
+
+
+def _slots(base: type) -> list[tuple[str, Any]]:
+    return [(name, slot) for name, slot in vars(base).items() if type(slot) is MemberDescriptorType]
+
+
+def _fields_set(names: list[str], before: set[str], after: dict[str, Any]) -> set[str]:
+    """The names that were set: without the fields that an upcast took away, with those that it added."""
+    kept = {name for name in names if name in after or name not in before}
+    return kept | (set(after) - before)
+
+
+class ModelShape:
+    """A pydantic model: its fields, which of them were set, what it has beyond them, its private attributes."""
+
+    def __init__(self, cls: Any) -> None:
+        self.cls = cls
+
+    def take(self, value: Any) -> list[Any]:
+        attributes = object.__getattribute__(value, "__dict__")
+        fields = self.cls.model_fields
+        _beyond(self.cls, attributes, fields)
+        missing = [name for name in fields if name not in attributes]
+        if missing:
+            raise Refusal(f"field {missing[0]!r} of {class_name(self.cls)} is not set")
+        body = {name: attributes[name] for name in fields}
+        extra = value.__pydantic_extra__
+        return [body, sorted(value.__pydantic_fields_set__), extra, self._private(value)]
+
+    def _private(self, value: Any) -> dict[str, Any] | None:
+        private, known = value.__pydantic_private__, self.cls.__private_attributes__
+        if private is None:
+            if known:
+                raise Refusal(f"the private attributes of this {class_name(self.cls)} were never set")
+            return None
+        for name, attribute in known.items():
+            if name not in private and attribute.get_default() is not _undefined():
+                raise Refusal(f"the private attribute {name!r} of this {class_name(self.cls)} was deleted")
+        return {name: item for name, item in private.items() if item is not _undefined()}
+
+    def build(self, body: Any, upcast: Upcast) -> Any:
+        stored, names, extra, private = body
+        before, fields = set(stored), self.cls.model_fields
+        stored = upcast(stored)
+        _check_fields(self.cls, stored, fields)
+        attributes = {name: self._field(name, stored) for name in fields}
+        value = object.__new__(self.cls)
+        object.__setattr__(value, "__dict__", attributes)
+        object.__setattr__(value, "__pydantic_fields_set__", _fields_set(names, before, stored))
+        object.__setattr__(value, "__pydantic_extra__", extra)
+        object.__setattr__(value, "__pydantic_private__", self._build_private(private))
+        return value
+
+    def _field(self, name: str, body: dict[str, Any]) -> Any:
+        if name in body:
+            return body[name]
+        field = self.cls.model_fields[name]
+        if field.is_required():
+            raise _misfit(self.cls, f"field {name!r} is missing and has no default")
+        return field.get_default(call_default_factory=True, validated_data=body)
+
+    def _build_private(self, stored: dict[str, Any] | None) -> dict[str, Any] | None:
+        known, stored = self.cls.__private_attributes__, stored or {}
+        if not known and not stored:
+            return None
+        _check_fields(self.cls, stored, known)
+        defaults = {name: attribute.get_default() for name, attribute in known.items() if name not in stored}
+        return stored | {name: item for name, item in defaults.items() if item is not _undefined()}
+
+
+def _undefined() -> object:
+    return sys.modules["pydantic_core"].PydanticUndefined

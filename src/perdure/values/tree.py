@@ -1,0 +1,174 @@
+"""From a value to its plain tree and back: the exact walk, in Python, in which every kind of value is known.
+
+The one place that decides what can be stored, and that finds the path of what cannot. Knows no codec.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from perdure import limits
+from perdure.errors import DamageError
+from perdure.values import kinds, registry
+from perdure.values.opaque import Opaque
+from perdure.values.path import Refusal, key_step
+from perdure.values.wire import CLASS, Raw, Tagged, pack_tree
+
+PLAIN: Final = frozenset({type(None), bool, float, bytes})
+"""Exact types that a plain tree holds as they are; str and int are so if they fit."""
+
+_SIMPLE: Final = PLAIN | {str, int}
+_INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
+_TEXT, _BIG, _MAP, _SET, _FROZENSET = (kinds.BY_NAME[name].number for name in ("text", "int", "map", "set", "frozenset"))
+
+
+def to_tree(value: Any, *, at: str = "$") -> Any:
+    """The plain tree of `value`, sharing no container with it.
+
+    Raises UnstorableError, its path beginning with `at`, or LimitError beyond `limits.DEPTH_MAX` or `NODES_MAX`.
+    """
+    try:
+        return _Walk().node(value)
+    except Refusal as refusal:
+        raise refusal.error(at) from refusal.__cause__
+    except RecursionError as error:
+        raise Refusal("nested deeper than this thread's stack bears", limit=True).error(at) from error
+
+
+class _Walk:
+    """One walk: the containers it is inside of, and how many nodes it met."""
+
+    __slots__ = ("inside", "nodes")
+
+    def __init__(self) -> None:
+        self.inside: set[int] = set()
+        self.nodes = 0
+
+    def node(self, value: Any) -> Any:
+        cls = type(value)
+        if cls in PLAIN:
+            return value
+        if cls is str:
+            return value if _is_clean(value) else Tagged(_TEXT, kinds.BY_NUMBER[_TEXT].dump(value))
+        if cls is int:
+            return value if _INT_MIN <= value <= _INT_MAX else Tagged(_BIG, kinds.BY_NUMBER[_BIG].dump(value))
+        return self._container(value, cls)
+
+    def _container(self, value: Any, cls: type) -> Any:
+        if id(value) in self.inside:
+            raise Refusal("contains itself")
+        if len(self.inside) >= limits.DEPTH_MAX:
+            raise Refusal(f"nested deeper than {limits.DEPTH_MAX} levels", limit=True)
+        self.inside.add(id(value))
+        try:
+            return self._opened(value, cls)
+        finally:
+            self.inside.discard(id(value))
+
+    def _opened(self, value: Any, cls: type) -> Any:
+        if cls is list:
+            return self._list(value.copy())
+        if cls is dict:
+            value = value.copy()
+            if _has_plain_keys(value):
+                return self._dict(value)
+        kind = kinds.of(cls)
+        return self._class(value, cls) if kind is None else self._kind(value, kind)
+
+    def _count(self, more: int) -> None:
+        self.nodes += more
+        if self.nodes > limits.NODES_MAX:
+            raise Refusal(f"more than {limits.NODES_MAX} values", limit=True)
+
+    def _list(self, items: list[Any]) -> list[Any]:
+        self._count(len(items))
+        out: list[Any] = []
+        try:
+            for item in items:
+                out.append(self.node(item))  # noqa: PERF401  (its length is the index of the item that is refused)
+        except Refusal as refusal:
+            refusal.steps.append(f"[{len(out)}]")
+            raise
+        return out
+
+    def _dict(self, items: dict[str, Any]) -> dict[str, Any]:
+        self._count(len(items))
+        out = {}
+        for key, item in items.items():
+            try:
+                out[key] = self.node(item)
+            except Refusal as refusal:
+                refusal.steps.append(key_step(key))
+                raise
+        return out
+
+    def _kind(self, value: Any, kind: kinds.Kind) -> Tagged:
+        tree = kind.dump(value)
+        if type(tree) is not list:
+            return Tagged(kind.number, self.node(tree))
+        try:
+            tree = self._list(tree)
+        except Refusal as refusal:
+            index = int(refusal.steps.pop()[1:-1])
+            refusal.steps.append(kind.step(value, index))
+            raise
+        if kind.number in (_SET, _FROZENSET):
+            tree.sort(key=pack_tree)
+        return Tagged(kind.number, tree)
+
+    def _class(self, value: Any, cls: type) -> Tagged:
+        if cls is Opaque:
+            return Tagged(CLASS, [value.tag, value.version, Raw(value.payload)])
+        entry = registry.entry_of(cls)
+        if entry is None:
+            raise registry.refusal(cls)
+        return Tagged(CLASS, [entry.tag, entry.version, self._body(entry.take(value))])
+
+    def _body(self, body: Any) -> Any:
+        if type(body) is dict:
+            return self._dict(body)
+        return [self._body(part) for part in body] if type(body) is list else self.node(body)
+
+
+def _is_clean(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _has_plain_keys(value: dict[Any, Any]) -> bool:
+    return all(type(key) is str and _is_clean(key) for key in value)
+
+
+def from_tree(tree: Any) -> Any:
+    """The value of a plain tree. Raises DamageError, FormatNewerError or TagError; runs and imports nothing it names."""
+    try:
+        return _value(tree, 1)
+    except RecursionError as error:
+        raise DamageError("a stored value nested deeper than this thread's stack bears") from error
+
+
+def _value(tree: Any, level: int) -> Any:
+    cls = type(tree)
+    if cls in _SIMPLE:
+        return tree
+    if level > 3 * limits.DEPTH_MAX:
+        raise DamageError("a stored value nested too deep")
+    if cls is list:
+        return [_value(item, level + 1) for item in tree]
+    if cls is dict:
+        return {key: _value(item, level + 1) for key, item in tree.items()}
+    if tree.number == CLASS:
+        return _instance(*tree.tree, level)
+    return kinds.load(tree.number, _value(tree.tree, level + 1))
+
+
+def _instance(tag: str, version: int, body: Any, level: int) -> Any:
+    entry = registry.entry_named(tag)
+    if entry is None:
+        return Opaque(tag, version, pack_tree(body))
+    return entry.build(version, _value(body, level + 1))
