@@ -29,8 +29,13 @@ def primary_code(error: sqlite3.Error) -> int:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another process was in the way. The connection is as good as before."""
+    """Whether another process was in the way."""
     return primary_code(error) in _BUSY
+
+
+def is_harmless(error: sqlite3.Error | OverflowError) -> bool:
+    """Whether the connection is as good as before: another process was in the way, or a value was too big."""
+    return isinstance(error, OverflowError | sqlite3.DataError) or is_busy(error)
 
 
 def meaning(error: sqlite3.Error | OverflowError, *, url: str, busy_s: float) -> PerdureError:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from perdure.errors import ProcessForkedError
 from perdure.stores import refusals
-from perdure.stores.sqlite.failures import is_busy, meaning
+from perdure.stores.sqlite.failures import is_harmless, meaning
 
 
 class Link:
@@ -48,8 +48,8 @@ class Link:
         Errors of SQLite leave as errors of ours. After one that is not just a busy file the connection is given up.
         """
         with self.connection() as db:
-            db.execute(f"BEGIN {kind}")
             try:
+                db.execute(f"BEGIN {kind}")
                 yield db
                 db.execute("COMMIT")
             except BaseException:
@@ -65,7 +65,7 @@ class Link:
             try:
                 yield self._ready()
             except (sqlite3.Error, OverflowError) as error:
-                if not isinstance(error, sqlite3.Error) or not is_busy(error):
+                if not is_harmless(error):
                     self._failed = True
                     self.drop()
                 raise meaning(error, url=self._url, busy_s=self._busy_s) from error

@@ -75,7 +75,9 @@ def insert(db: sqlite3.Connection, number: int, batch: Batch) -> None:
         [(base | r.seq, r.epoch, KINDS[r.kind], r.time_us, r.chain, r.body) for r in batch.records],
     )
     if batch.points:
-        rows = [(base | p.seq, p.parent, p.flags, p.name and blob(p.name), p.time_us) for p in batch.points]
+        rows = [
+            (base | p.seq, p.parent, p.flags, None if p.name is None else blob(p.name), p.time_us) for p in batch.points
+        ]
         db.executemany(SQL["add_point"], rows)
     if batch.keyframes:
         db.executemany(SQL["add_keyframe"], [(base | seq, record) for seq, record in batch.keyframes])

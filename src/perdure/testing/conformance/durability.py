@@ -1,0 +1,189 @@
+"""What is acknowledged outlives the process; processes on one place agree. For stores that say they are durable."""
+
+# ruff: noqa: D102 - the name of a check is its sentence
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from perdure import faults
+from perdure.errors import ConflictError, HeldError
+from perdure.log import GENESIS, verified
+from perdure.stores import Batch, Lease, Point, Store
+from perdure.testing.conformance.tools import Place, records_after, same
+
+_SPAWN: Final = multiprocessing.get_context("spawn")
+_JOIN_S: Final = 60
+_PROCESSES: Final = 4
+
+
+class DurabilityChecks(Place):
+    """Kills, and races between processes."""
+
+    durable: ClassVar[bool] = True
+
+    def test_killed_inside_an_append_it_keeps_what_it_acknowledged(self, tmp_path: Path) -> None:
+        for kill_at in (1, 2, 7):
+            place = tmp_path / str(kill_at)
+            place.mkdir()
+            with started(self, write_until_killed, place, kill_at) as (process, messages):
+                acknowledged = list(received(messages))
+            same(process.exitcode, -signal.SIGKILL)
+            same(acknowledged, [*range(1, kill_at)])
+            with self.open(place) as store:
+                read_back(store, at_least=kill_at - 1, at_most=kill_at - 1)
+
+    def test_killed_at_any_moment_it_keeps_what_it_acknowledged(self, tmp_path: Path) -> None:
+        with started(self, write_until_killed, tmp_path, 0) as (process, messages):
+            for _ in range(40):
+                messages.recv()
+            process.kill()
+            last = max(received(messages), default=40)
+        with self.open(tmp_path) as store:
+            read_back(store, at_least=last, at_most=last + 1)
+
+    def test_many_processes_make_one_place(self, tmp_path: Path) -> None:
+        barrier = _SPAWN.Barrier(_PROCESSES)
+        faults_seen = gathered(self, make_many_places, tmp_path, barrier)
+        same(faults_seen, [[]] * _PROCESSES)
+        for place in sorted(tmp_path.iterdir()):
+            with self.open(place) as store:
+                same(sorted(head.session for head in store.heads()), [f"s{n}" for n in range(_PROCESSES)])
+
+    def test_of_many_processes_each_append_is_kept(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            store.create("s", owner="all")
+        written = gathered(self, append_many, tmp_path, _SPAWN.Barrier(_PROCESSES))
+        with self.open(tmp_path) as store:
+            checked = verified(store.read("s"), session="s", after=0, previous=GENESIS)
+            same(sorted(record.body for record in checked), sorted(body for bodies in written for body in bodies))
+
+    def test_of_many_processes_one_claims(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            store.create("s", owner="me")
+        outcomes = gathered(self, claim_once, tmp_path, _SPAWN.Barrier(_PROCESSES))
+        same(sorted(outcomes), ["held"] * (_PROCESSES - 1) + ["won"])
+
+    def test_it_says_that_it_is_durable(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            same(type(store).durable, self.durable)
+
+
+def write_until_killed(place: Place, path: Path, messages: Connection, kill_at: int) -> None:
+    """Appends and tells each acknowledgement; ends inside append `kill_at`, or when it is killed."""
+    reached = 0
+
+    def die(point: str) -> None:
+        nonlocal reached
+        reached += point == "append.inside"
+        if reached == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    faults.hook = die
+    with place.open(path) as store:
+        store.create("s", owner="me")
+        records = []
+        for seq in range(1, 1_000 if not kill_at else kill_at + 1):
+            (record,) = records_after(records, "s", (b"%d" % seq,), kind="note")
+            store.append("s", Batch((record,), points=(Point(seq, seq - 1, 1, None, 0),)), epoch=1, head=seq - 1)
+            records.append(record)
+            messages.send(seq)
+
+
+def make_many_places(place: Place, path: Path, messages: Connection, number: int, barrier: Any) -> None:
+    """Opens places that are not there at the same moment as the others, and makes a session in each."""
+    failed = []
+    for round_ in range(5):
+        folder = path / str(round_)
+        folder.mkdir(exist_ok=True)
+        barrier.wait(_JOIN_S)
+        try:
+            with place.open(folder) as store:
+                store.create(f"s{number}", owner="me")
+        except Exception as error:  # noqa: BLE001 - told to the check, which fails with it
+            failed.append(repr(error))
+    messages.send(failed)
+
+
+def append_many(place: Place, path: Path, messages: Connection, number: int, barrier: Any) -> None:
+    """Appends ten records to a log that others append to, looking again after each conflict."""
+    written: list[bytes] = []
+    with place.open(path) as store:
+        barrier.wait(_JOIN_S)
+        while len(written) < 10:
+            known = list(store.read("s"))
+            body = b"%d-%d" % (number, len(written))
+            try:
+                store.append("s", Batch(records_after(known, "s", (body,), kind="note")), epoch=1, head=len(known))
+            except ConflictError:
+                continue
+            written.append(body)
+    messages.send(written)
+
+
+def claim_once(place: Place, path: Path, messages: Connection, number: int, barrier: Any) -> None:
+    """Claims the session that all others claim, too."""
+    seen = Lease("s", 1, "me", 0)
+    with place.open(path) as store:
+        barrier.wait(_JOIN_S)
+        try:
+            store.claim("s", owner=f"p{number}", seen=seen)
+            messages.send("won")
+        except HeldError:
+            messages.send("held")
+
+
+@contextmanager
+def started(place: Place, work: Callable[..., None], path: Path, *more: Any) -> Iterator[tuple[Any, Connection]]:
+    """A process that does `work` and sends messages; joined at the end."""
+    receiver, sender = _SPAWN.Pipe(duplex=False)
+    process = _SPAWN.Process(target=work, args=(place, path, sender, *more))
+    process.start()
+    sender.close()
+    try:
+        yield process, receiver
+    finally:
+        process.join(_JOIN_S)
+        process.kill()
+        receiver.close()
+
+
+def received(messages: Connection) -> Iterator[Any]:
+    """What is still sent before the other end is gone."""
+    try:
+        while True:
+            yield messages.recv()
+    except EOFError:
+        return
+
+
+def gathered(place: Place, work: Callable[..., None], path: Path, barrier: Any) -> list[Any]:
+    """The one message of each of several processes."""
+    ends = []
+    for number in range(_PROCESSES):
+        receiver, sender = _SPAWN.Pipe(duplex=False)
+        process = _SPAWN.Process(target=work, args=(place, path, sender, number, barrier))
+        process.start()
+        sender.close()
+        ends.append((process, receiver))
+    messages = [receiver.recv() for _, receiver in ends]
+    for process, receiver in ends:
+        process.join(_JOIN_S)
+        receiver.close()
+    return messages
+
+
+def read_back(store: Store, *, at_least: int, at_most: int) -> None:
+    """Fails unless the log holds this many whole batches, all of them valid."""
+    records = list(verified(store.read("s"), session="s", after=0, previous=GENESIS))
+    same([point.seq for point in store.points("s")], [record.seq for record in records])
+    same((store.head("s").seq, store.head("s").chain), (len(records), records[-1].chain if records else GENESIS))
+    if not at_least <= len(records) <= at_most:
+        raise AssertionError(f"{at_least} to {at_most} records were expected, {len(records)} are there")

@@ -1,0 +1,44 @@
+"""The suite is worth something: each store that is wrong in one way fails it, at the check made for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.stores import Store, open_store
+from perdure.testing import broken
+from perdure.testing.conformance import StoreConformance
+
+BIG = {"test_a_body_of_64_megabytes", "test_ten_thousand_records"}
+CHECKS = sorted(name for name in dir(StoreConformance) if name.startswith("test_") and name not in BIG)
+
+
+def failing(kind: type[broken.Passing], folder: Path) -> set[str]:
+    """The checks that fail on such a store."""
+
+    class Spoiled(StoreConformance):
+        def open(self, place: Path) -> Store:
+            return kind(open_store(f"memory:{place}"))
+
+    failed = set()
+    for check in CHECKS:
+        try:
+            getattr(Spoiled(), check)(folder / check)
+        except Exception:  # noqa: BLE001 - whatever a broken store makes of it, the check did not pass
+            failed.add(check)
+    return failed
+
+
+def test_a_store_that_is_right_passes(tmp_path: Path) -> None:
+    assert failing(broken.Passing, tmp_path) == set()
+
+
+@pytest.mark.parametrize("kind", broken.BROKEN, ids=lambda kind: kind.__name__)
+def test_a_broken_store_is_caught(kind: type[broken.Passing], tmp_path: Path) -> None:
+    assert kind.caught_by in failing(kind, tmp_path)
+
+
+def test_every_broken_store_is_tried() -> None:
+    kinds = {kind for kind in vars(broken).values() if isinstance(kind, type) and issubclass(kind, broken.Passing)}
+    assert {kind for kind in kinds if kind.caught_by} == set(broken.BROKEN)

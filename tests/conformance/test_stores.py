@@ -1,0 +1,22 @@
+"""Every store of ours runs the whole suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure.stores import Store, open_store
+from perdure.testing.conformance import DurableStoreConformance, StoreConformance
+
+
+class TestSqlite(DurableStoreConformance):
+    def open(self, place: Path) -> Store:
+        return open_store(place / "agents.db")
+
+
+class TestMemory(StoreConformance):
+    def open(self, place: Path) -> Store:
+        return open_store(f"memory:{place}")
+
+    def test_it_says_that_it_is_not_durable(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            assert not store.durable
