@@ -1,0 +1,1 @@
+"""What changed in a state, how it is kept, and how it comes back: comparison, deltas and keyframes. No I/O."""

@@ -1,0 +1,123 @@
+"""What is known of one container, or of one value that can change in place, as of the last save.
+
+Nothing here decides what a change means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+from perdure import values
+from perdure.state.identity import raw, referents
+
+MARK_BYTES: Final = 32
+"""A value that can change in place is remembered by its encoded bytes, or, from this length on, by their digest."""
+
+_leaves: set[type] = set(values.IMMUTABLE)
+
+
+class Node:
+    """A container of the state, or a leaf that can change in place. One for each object, however often it occurs.
+
+    `live` is the object. `old` is what it held: a shallow copy of a dict or list, the tuple itself, the mark of a leaf.
+    `plain` says that it holds nothing that has a node. Parents are the nodes that held it, once for each occurrence.
+    """
+
+    __slots__ = ("block", "live", "more", "old", "parent", "plain")
+
+    def __init__(self, live: Any, old: Any, *, plain: bool = True) -> None:
+        self.live, self.old, self.plain = live, old, plain
+        self.parent: Node | None = None
+        self.more: list[Node] | None = None
+        self.block: Any = None
+
+    def parents(self) -> list[Node]:
+        """The nodes that held it."""
+        first = [] if self.parent is None else [self.parent]
+        return first + self.more if self.more else first
+
+    def hold(self, parent: Node) -> None:
+        """It occurs once more in `parent`."""
+        if self.parent is None:
+            self.parent = parent
+        else:
+            self.more = [*(self.more or ()), parent]
+
+    def release(self, parent: Node) -> None:
+        """It occurs once less in `parent`."""
+        if self.parent is parent:
+            self.parent = self.more.pop() if self.more else None
+        elif self.more:
+            self.more.remove(parent)
+
+
+class Reading:
+    """What a container holds now: a shallow copy, and the identities by which a later look is compared with it.
+
+    `odd` marks a dict whose referents are not simply its values in order: one with keys that are not strings, or the
+    `__dict__` of an instance. It is looked at through a tuple of its values.
+    """
+
+    __slots__ = ("ids", "keys", "now", "odd")
+
+    def __init__(self, live: Any, now: Any) -> None:
+        self.now, self.odd, self.keys = now, False, b""
+        if type(now) is dict:
+            content = list(now.values())
+            self.keys = raw(list(now))
+            self.ids = raw(referents(live))
+            self.odd = self.ids != raw(content)
+            if self.odd:
+                self.ids = raw(content[::-1])
+        else:
+            self.ids = raw(referents(now))
+
+
+def copied(live: Any) -> Any:
+    """A shallow copy of a dict or list; a tuple is its own."""
+    return live if type(live) is tuple else live.copy()
+
+
+def content(held: Any) -> list[Any]:
+    """What a copy of a container holds, in order: values or items."""
+    return list(held.values()) if type(held) is dict else held if type(held) is list else list(held)
+
+
+def steps(held: Any) -> Iterable[Any]:
+    """The keys or numbers that lead to what `content` gives."""
+    return held if type(held) is dict else range(len(held))
+
+
+def unmoved(live: Any, now: Any) -> bool:
+    """Whether a container still holds the very objects of its copy, in order."""
+    if type(live) is dict and raw(list(live)) != raw(list(now)):
+        return False
+    return type(live) is tuple or raw(content(live.copy())) == raw(content(now))
+
+
+def is_leaf(kind: type) -> bool:
+    """Whether values of exactly this type neither hold others nor change."""
+    if kind in _leaves:
+        return True
+    if values.is_immutable(kind):
+        _leaves.add(kind)
+        return True
+    return False
+
+
+def all_leaves(held: list[Any]) -> bool:
+    """Whether all of these are of such types."""
+    kinds = set(map(type, held))
+    return kinds <= _leaves or all(map(is_leaf, kinds))
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether nothing in this value can change in place: a leaf, or a tuple of such."""
+    return is_leaf(type(value)) or (type(value) is tuple and all(map(is_fixed, value)))
+
+
+def mark(data: bytes) -> bytes:
+    """What is remembered of an encoded leaf. Equal marks mean equal bytes."""
+    return data if len(data) < MARK_BYTES else hashlib.sha256(data).digest()

@@ -1,0 +1,231 @@
+"""Which containers hold other objects than at the last save, found without looking at each one in Python.
+
+Containers are watched in blocks. A block is looked at in two calls: the objects that all its containers refer to, and all
+keys of its dicts; as raw identities they are the same bytes as last time unless something changed. A separator stands
+after each container, so that an item that moved from the start of one to the end of its neighbour is seen. The same bytes
+mean the same objects, under the same keys, in the same order: a dict that is not odd (see `Reading`) refers to one object
+for each of its keys, and could come to refer to the same ones otherwise only with fewer keys, which no other makes up for.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping
+from itertools import accumulate, chain
+from typing import Any, Final
+
+from perdure import values
+from perdure.errors import StorableError
+from perdure.state.identity import WIDTH, find, prefix, raw, referents
+from perdure.state.node import Node, Reading, mark
+
+CALM_LEAVES: Final = 16
+"""Of an append-only part, so many of the newest leaves are encoded for each save, and as many older ones in turn."""
+
+_MARK: Final = object()
+_SEPARATOR: Final = (_MARK,)
+_END: Final = raw([_MARK])
+
+
+class Block:
+    """Some dicts and lists, and the identities of what they held."""
+
+    __slots__ = ("counts", "dicts", "ids", "key_counts", "keys", "nodes", "odd", "probe", "watch")
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.nodes: list[Node] = []
+        self.probe: list[Any] = []
+        self.dicts: list[Any] = []
+        self.odd: set[Node] = set()
+        self.counts: list[int] = []
+        self.key_counts: list[int] = []
+        self.ids = self.keys = b""
+
+    def _look(self) -> tuple[bytes, bytes]:
+        probe = self.probe
+        if self.odd:
+            probe = [part for node in self.nodes for part in (self._probed(node), _SEPARATOR)]
+        return raw(referents(*probe)), raw(list(chain.from_iterable(self.dicts)))
+
+    def _probed(self, node: Node) -> Any:
+        return tuple(node.live.values()) if node in self.odd else node.live
+
+    def changed(self) -> list[Node]:
+        """The nodes whose container does not hold what it held."""
+        ids, keys = self._look()
+        if ids == self.ids and keys == self.keys:
+            return []
+        found = self._other_content(ids)
+        if keys != self.keys:
+            found |= self._other_keys(found, keys)
+        return [self.nodes[i] for i in sorted(found)]
+
+    def _other_content(self, ids: bytes) -> set[int]:
+        found: set[int] = set()
+        starts = list(accumulate(self.counts, initial=0))
+        was = now = 0
+        while (after := ids[now * WIDTH :]) != (before := self.ids[was * WIDTH :]):
+            at = bisect_right(starts, was + prefix(before, after)) - 1
+            found.add(at)
+            now = find(ids, _END, now + starts[at] - was) + 1
+            was = starts[at + 1]
+        return found
+
+    def _other_keys(self, found: set[int], keys: bytes) -> set[int]:
+        """Dicts with other keys for the very same values."""
+        sizes = self.key_counts.copy()
+        for i in found:
+            sizes[i] = len(self.nodes[i].live) if type(self.nodes[i].live) is dict else 0
+        if _without(found, self.keys, self.key_counts) == _without(found, keys, sizes):
+            return set()
+        others = (i for i, node in enumerate(self.nodes) if i not in found and type(node.live) is dict)
+        return {i for i in others if raw(list(self.nodes[i].live)) != raw(list(self.nodes[i].old))}
+
+    def revise(self, readings: Mapping[Node, Reading]) -> None:
+        """Some of its containers hold what was read of them now."""
+        starts = list(accumulate(self.counts, initial=0))
+        key_starts = list(accumulate(self.key_counts, initial=0))
+        for at, node in sorted(((self.nodes.index(node), node) for node in readings), key=_first, reverse=True):
+            reading = readings[node]
+            self._replace(starts[at], starts[at + 1] - 1, reading.ids)
+            self._replace_keys(key_starts[at], key_starts[at + 1], reading.keys)
+            self.counts[at] = len(reading.now) + 1
+            self.key_counts[at] = len(reading.keys) // WIDTH
+            self.odd.discard(node)
+            if reading.odd:
+                self.odd.add(node)
+
+    def _replace(self, start: int, end: int, ids: bytes) -> None:
+        self.ids = self.ids[: start * WIDTH] + ids + self.ids[end * WIDTH :]
+
+    def _replace_keys(self, start: int, end: int, keys: bytes) -> None:
+        self.keys = self.keys[: start * WIDTH] + keys + self.keys[end * WIDTH :]
+
+    def drop(self, gone: Collection[Node]) -> None:
+        """Some of its containers are no longer watched."""
+        starts = list(accumulate(self.counts, initial=0))
+        key_starts = list(accumulate(self.key_counts, initial=0))
+        for at in sorted(map(self.nodes.index, gone), reverse=True):
+            self._replace(starts[at], starts[at + 1], b"")
+            self._replace_keys(key_starts[at], key_starts[at + 1], b"")
+            del self.nodes[at], self.counts[at], self.key_counts[at], self.probe[2 * at : 2 * at + 2]
+        self.dicts = [node.live for node in self.nodes if type(node.live) is dict]
+        self.odd.difference_update(gone)
+
+    def extend(self, nodes: list[Node]) -> None:
+        """Watches these from now on; what they hold is what their `old` says."""
+        dicts = [node for node in nodes if type(node.live) is dict]
+        self.ids += self._read(nodes)
+        self.keys += raw(list(chain.from_iterable([node.old for node in dicts])))
+        self.nodes += nodes
+        self.dicts += [node.live for node in dicts]
+        self.probe += _delimited(node.live for node in nodes)
+        self.counts += [len(node.old) + 1 for node in nodes]
+        self.key_counts += [len(node.old) if type(node.live) is dict else 0 for node in nodes]
+        for node in nodes:
+            node.block = self
+
+    def _read(self, nodes: list[Node]) -> bytes:
+        ids = raw(referents(*_delimited(node.live for node in nodes)))
+        counted = sum(len(node.old) + 1 for node in nodes)
+        if len(ids) == counted * WIDTH and ids == raw(referents(*_delimited(node.old for node in nodes))):
+            return ids
+        read = [(node, Reading(node.live, node.old)) for node in nodes]
+        self.odd.update(node for node, reading in read if reading.odd)
+        return b"".join(reading.ids + _END for _, reading in read)
+
+
+def _without(dropped: set[int], keys: bytes, sizes: list[int]) -> bytes:
+    starts = list(accumulate(sizes, initial=0))
+    kept, at = [], 0
+    for i in sorted(dropped):
+        kept.append(keys[at * WIDTH : starts[i] * WIDTH])
+        at = starts[i + 1]
+    return b"".join(kept) + keys[at * WIDTH :]
+
+
+def _first(pair: tuple[int, Node]) -> int:
+    return pair[0]
+
+
+def _delimited(containers: Iterable[Any]) -> list[Any]:
+    return [part for each in containers for part in (each, _SEPARATOR)]
+
+
+class Watch:
+    """All containers of some parts, in blocks. `calm` ones are looked at in turn: the newest blocks and one other."""
+
+    def __init__(self, *, size: int, calm: bool) -> None:
+        self.size, self.calm = size, calm
+        self.blocks: list[Block] = []
+        self._turn = 0
+
+    def changed(self, *, full: bool) -> list[Node]:
+        """The nodes whose container does not hold what it held, of all blocks or of those whose turn it is."""
+        blocks = self.blocks if full or not self.calm else self._due()
+        return [node for block in blocks for node in block.changed()]
+
+    def _due(self) -> list[Block]:
+        newest, older = self.blocks[-2:], len(self.blocks) - 2
+        if older <= 0:
+            return newest
+        self._turn = (self._turn + 1) % older
+        return [*newest, self.blocks[self._turn]]
+
+    def add(self, nodes: list[Node]) -> None:
+        """Watches these from now on."""
+        while nodes:
+            if not self.blocks or len(self.blocks[-1].nodes) >= self.size:
+                self.blocks.append(Block(self))
+            room = self.size - len(self.blocks[-1].nodes)
+            self.blocks[-1].extend(nodes[:room])
+            nodes = nodes[room:]
+
+    def drop(self, block: Block, gone: Collection[Node]) -> None:
+        """Some containers of one of its blocks are no longer watched. A sparse block joins the newest one."""
+        block.drop(gone)
+        if not block.nodes:
+            self.blocks.remove(block)
+        elif len(block.nodes) < self.size // 4 and block is not self.blocks[-1]:
+            self.blocks.remove(block)
+            self.add(block.nodes)
+
+
+class Leaves:
+    """The leaves of some parts that can change in place; each is encoded to see whether it did."""
+
+    def __init__(self, *, calm: bool) -> None:
+        self.calm = calm
+        self.nodes: list[Node] = []
+        self._turn = 0
+
+    def changed(self, *, full: bool) -> dict[Node, bytes | None]:
+        """The leaves whose encoded bytes are others than before, and their mark now; None when they cannot be stored now."""
+        nodes = self.nodes if full or not self.calm else self._due()
+        marks = ((node, _mark_now(node.live)) for node in nodes)
+        return {node: now for node, now in marks if now != node.old}
+
+    def _due(self) -> list[Node]:
+        older = len(self.nodes) - CALM_LEAVES
+        if older <= CALM_LEAVES:
+            return self.nodes
+        start = self._turn = (self._turn + CALM_LEAVES) % older
+        return self.nodes[start : min(start + CALM_LEAVES, older)] + self.nodes[older:]
+
+    def add(self, nodes: list[Node]) -> None:
+        """Watches these from now on."""
+        for node in nodes:
+            node.block = self
+        self.nodes += nodes
+
+    def drop(self, gone: Collection[Node]) -> None:
+        """Some are no longer watched."""
+        self.nodes = [node for node in self.nodes if node not in gone]
+
+
+def _mark_now(leaf: Any) -> bytes | None:
+    try:
+        return mark(values.encode(leaf))
+    except StorableError:
+        return None
