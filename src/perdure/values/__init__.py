@@ -10,7 +10,7 @@ from perdure.values.describe import describe
 from perdure.values.exact import CONTAINERS, IMMUTABLE, is_immutable, same
 from perdure.values.frame import Dictionary, address, seal, unseal
 from perdure.values.opaque import Opaque
-from perdure.values.registry import allow, storable
+from perdure.values.registry import allow, is_allowed, storable
 
 __all__ = [
     "CONTAINERS",
@@ -22,6 +22,7 @@ __all__ = [
     "decode",
     "describe",
     "encode",
+    "is_allowed",
     "is_immutable",
     "same",
     "seal",

@@ -1,11 +1,12 @@
 """Arrays and scalars of numpy, as two classes under reserved tags. numpy is looked up among the loaded modules only.
 
-Stored with dtype (byte order, fields), shape, order (C or Fortran) and whether it is writeable. A view that is neither C
-nor Fortran contiguous comes back as a C contiguous array. Object dtypes are refused.
+Stored with dtype (byte order, fields), shape, order (C or Fortran) and whether it is writeable. A view that is neither
+C nor Fortran contiguous comes back as a C contiguous array. Object dtypes are refused.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, Final
 
@@ -75,15 +76,17 @@ class ArrayShape:
     """A numpy.ndarray: dtype, shape, order, writeable, items."""
 
     def take(self, value: Any) -> list[Any]:
+        """Dtype, shape, order, writeable, items. Raises Refusal."""
         order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
         head = [_describe(value.dtype), list(value.shape), order, bool(value.flags.writeable)]
         return [*head, value.tobytes(order)]
 
-    def build(self, body: Any, upcast: Upcast) -> Any:
+    def build(self, body: Any, _upcast: Upcast) -> Any:
+        """The array, with memory of its own."""
         numpy = sys.modules["numpy"]
         described, shape, order, writeable, data = body
         dtype = _dtype(described)
-        if any(type(n) is not int or n < 0 for n in shape) or numpy.prod(shape, dtype=object) * dtype.itemsize != len(data):
+        if any(type(n) is not int or n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != len(data):
             raise TagError("a stored array whose items do not fill its shape")
         value = numpy.ndarray(tuple(shape), dtype, bytearray(data), order=order)
         value = value.copy(order)
@@ -95,12 +98,14 @@ class ScalarShape:
     """A scalar of numpy: dtype and bytes; str and bytes as such, since an array cuts zeros off their end."""
 
     def take(self, value: Any) -> list[Any]:
+        """Dtype and bytes. Raises Refusal."""
         numpy = sys.modules["numpy"]
         if isinstance(value, (numpy.str_, numpy.bytes_)):
             return [value.dtype.char, str(value) if isinstance(value, str) else bytes(value)]
         return [_describe(value.dtype), value.tobytes()]
 
-    def build(self, body: Any, upcast: Upcast) -> Any:
+    def build(self, body: Any, _upcast: Upcast) -> Any:
+        """The scalar."""
         numpy = sys.modules["numpy"]
         described, data = body
         if described in ("U", "S"):

@@ -26,8 +26,8 @@ def encode(value: Any, *, codec: str = "msgpack", at: str = "$") -> bytes:
     """The bytes of `value`; a fresh process decodes them to the same type, value and order.
 
     Equal values give equal bytes. Raises UnstorableError with the path, which begins with `at`, to what cannot be
-    stored exactly; LimitError beyond a bound. Safe from any thread; while another thread changes `value`, each container
-    is taken as it is at one instant.
+    stored exactly; LimitError beyond a bound. Safe from any thread; while another thread changes `value`, each
+    container is taken as it is at one instant.
     """
     data = CODECS[codec].encode(value, at=at)
     if len(data) > limits.RECORD_BYTES_MAX:
@@ -38,7 +38,7 @@ def encode(value: Any, *, codec: str = "msgpack", at: str = "$") -> bytes:
 def decode(data: bytes, *, codec: str = "msgpack") -> Any:
     """The value that `encode` made these bytes of. Imports and calls nothing that the bytes name.
 
-    Raises DamageError if they are not such bytes, FormatNewerError if a newer perdure made them, TagError if a registered
-    class does not take the fields that were stored. A class that is not known here comes back as Opaque.
+    Raises DamageError if they are not such bytes, FormatNewerError if a newer perdure made them, TagError if a
+    registered class does not take the fields that were stored. A class that is not known here comes back as Opaque.
     """
     return CODECS[codec].decode(data)

@@ -6,7 +6,7 @@ container or leaf is compared by its encoding.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 import fractions
 import ipaddress
@@ -28,7 +28,7 @@ IMMUTABLE: Final[frozenset[type]] = frozenset(
     {
         *(type(None), bool, int, float, complex, str, bytes, range, type(Ellipsis)),
         *(decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern, Opaque),
-        *(datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, zoneinfo.ZoneInfo),
+        *(dt.datetime, dt.date, dt.time, dt.timedelta, dt.timezone, zoneinfo.ZoneInfo),
         *(pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath),
         *(ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv4Interface),
         *(ipaddress.IPv6Address, ipaddress.IPv6Network, ipaddress.IPv6Interface),
@@ -40,15 +40,15 @@ _EQUAL_IS_SAME: Final = frozenset({type(None), bool, int, str, bytes})
 
 
 def is_immutable(cls: type) -> bool:
-    """Whether instances of exactly `cls` cannot change in place: those of `IMMUTABLE`, and members of registered enums."""
+    """Whether instances of exactly `cls` cannot change in place: `IMMUTABLE`, and members of registered enums."""
     return cls in IMMUTABLE or (issubclass(cls, Enum) and registry.entry_of(cls) is not None)
 
 
 def same(a: Any, b: Any) -> bool:
     """Whether `a` and `b` are the same value exactly: whether their encodings are equal.
 
-    Plain containers and leaves are compared without encoding them. Raises UnstorableError if it meets values that differ
-    as objects and cannot be stored. Must not be given a value that contains itself.
+    Plain containers and leaves are compared without encoding them. Raises UnstorableError if it meets values that are
+    not the same object and cannot be stored. Must not be given a value that contains itself.
     """
     pending = [(a, b)]
     while pending:

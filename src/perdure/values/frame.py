@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import zstandard
 
@@ -26,7 +25,42 @@ LEVEL: Final = 3
 
 _HEADER: Final = struct.Struct(">2sBBBBHII")
 _CODECS: Final = {number: name for name, number in CODEC_IDS.items()}
-_of_thread: Final = threading.local()
+
+
+class _Pool:
+    """The contexts of zstd for one dictionary, or for none: each serves one call at a time, from whatever thread."""
+
+    __slots__ = ("_dictionary", "_idle_compressors", "_idle_decompressors")
+
+    def __init__(self, dictionary: zstandard.ZstdCompressionDict | None) -> None:
+        self._dictionary = dictionary
+        self._idle_compressors: list[zstandard.ZstdCompressor] = []
+        self._idle_decompressors: list[zstandard.ZstdDecompressor] = []
+
+    def compress(self, data: bytes) -> bytes:
+        """One zstd frame with checksum and content size."""
+        try:
+            context = self._idle_compressors.pop()
+        except IndexError:
+            context = zstandard.ZstdCompressor(
+                level=LEVEL, dict_data=self._dictionary, write_checksum=True, write_content_size=True
+            )
+        compressed = context.compress(data)
+        self._idle_compressors.append(context)
+        return compressed
+
+    def decompress(self, payload: bytes) -> bytes:
+        """The data of one zstd frame; takes as much memory as the frame declares. Raises ZstdError."""
+        try:
+            context = self._idle_decompressors.pop()
+        except IndexError:
+            context = zstandard.ZstdDecompressor(dict_data=self._dictionary)
+        data = context.decompress(payload, allow_extra_data=False)
+        self._idle_decompressors.append(context)
+        return data
+
+
+_plain_pool: Final = _Pool(None)
 
 
 class Dictionary:
@@ -35,26 +69,20 @@ class Dictionary:
     `digest` is the address of the chunk, `content` the last `limits.DICTIONARY_BYTES` of its data.
     """
 
-    __slots__ = ("_of_thread", "_prepared", "content", "digest")
+    __slots__ = ("content", "digest", "pool")
 
     def __init__(self, digest: bytes, content: bytes) -> None:
         if len(digest) != DIGEST_BYTES:
             raise ValueError(f"an address has {DIGEST_BYTES} bytes, not {len(digest)}")
         self.digest, self.content = digest, content[-limits.DICTIONARY_BYTES :]
-        self._prepared = zstandard.ZstdCompressionDict(self.content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        self._prepared.precompute_compress(level=LEVEL)
-        self._of_thread = threading.local()
+        prepared = zstandard.ZstdCompressionDict(self.content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        prepared.precompute_compress(level=LEVEL)
+        self.pool = _Pool(prepared)
 
     @classmethod
     def from_chunk(cls, chunk: bytes) -> Dictionary:
         """The dictionary that a chunk, a frame that needs none itself, serves as. Raises DamageError."""
         return cls(address(chunk), unseal(chunk)[1])
-
-    def _compress(self, data: bytes) -> bytes:
-        return _compressor(self._of_thread, self._prepared).compress(data)
-
-    def _decompressor(self) -> zstandard.ZstdDecompressor:
-        return _decompressor(self._of_thread, self._prepared)
 
 
 def address(chunk: bytes) -> bytes:
@@ -75,9 +103,9 @@ def _smallest(data: bytes, dictionary: Dictionary | None) -> tuple[int, bytes, b
     if len(data) < limits.COMPRESS_BYTES_MIN:
         return PLAIN, b"", data
     if dictionary is None:
-        choice = ZSTD, b"", _compressor(_of_thread, None).compress(data)
+        choice = ZSTD, b"", _plain_pool.compress(data)
     else:
-        choice = ZSTD_DICTIONARY, dictionary.digest, dictionary._compress(data)
+        choice = ZSTD_DICTIONARY, dictionary.digest, dictionary.pool.compress(data)
     return choice if len(choice[1]) + len(choice[2]) < len(data) else (PLAIN, b"", data)
 
 
@@ -90,10 +118,10 @@ def unseal(frame: bytes, *, dictionary: Callable[[bytes], Dictionary] | None = N
     if compression == PLAIN:
         data = payload
     elif compression == ZSTD:
-        data = _decompress(_decompressor(_of_thread, None), payload, length)
+        data = _decompress(_plain_pool, payload, length)
     else:
         found = _find(payload[:DIGEST_BYTES], dictionary)
-        data = _decompress(found._decompressor(), payload[DIGEST_BYTES:], length)
+        data = _decompress(found.pool, payload[DIGEST_BYTES:], length)
     if len(data) != length:
         raise DamageError(f"a frame with {len(data)} bytes of data, its header says {length}")
     return codec, data
@@ -106,19 +134,19 @@ def _opened(frame: bytes) -> tuple[str, int, int, bytes]:
     _, version, codec, compression, cipher, reserved, length, size = _HEADER.unpack_from(frame)
     if version > VERSION:
         raise FormatNewerError(f"a frame of format version {version}; this perdure reads up to {VERSION}")
-    _check("format version", version == VERSION, version)
-    _check("codec", codec in _CODECS, codec)
-    _check("compression", compression in (PLAIN, ZSTD, ZSTD_DICTIONARY), compression)
-    _check("cipher", cipher == 0, cipher)
-    _check("reserved field", reserved == 0, reserved)
-    _check("length", length <= limits.RECORD_BYTES_MAX, length)
+    _check("format version", version, is_written=version == VERSION)
+    _check("codec", codec, is_written=codec in _CODECS)
+    _check("compression", compression, is_written=compression in (PLAIN, ZSTD, ZSTD_DICTIONARY))
+    _check("cipher", cipher, is_written=cipher == 0)
+    _check("reserved field", reserved, is_written=reserved == 0)
+    _check("length", length, is_written=length <= limits.RECORD_BYTES_MAX)
     names = DIGEST_BYTES if compression == ZSTD_DICTIONARY else 0
-    _check("payload length", len(frame) == _HEADER.size + names + size, size)
+    _check("payload length", size, is_written=len(frame) == _HEADER.size + names + size)
     return _CODECS[codec], compression, length, frame[_HEADER.size :]
 
 
-def _check(what: str, is_right: bool, found: int) -> None:
-    if not is_right:
+def _check(what: str, found: int, *, is_written: bool) -> None:
+    if not is_written:
         raise DamageError(f"a frame with a {what} of {found}, which is never written")
 
 
@@ -131,29 +159,12 @@ def _find(digest: bytes, dictionary: Callable[[bytes], Dictionary] | None) -> Di
     return found
 
 
-def _decompress(decompressor: zstandard.ZstdDecompressor, payload: bytes, length: int) -> bytes:
+def _decompress(pool: _Pool, payload: bytes, length: int) -> bytes:
     """The data, if it is as long as the header says; never allocates more than that."""
     try:
         declared = zstandard.frame_content_size(payload)
         if declared != length:
             raise DamageError(f"a frame whose payload declares {declared} bytes, its header says {length}")
-        return decompressor.decompress(payload, allow_extra_data=False)
+        return pool.decompress(payload)
     except zstandard.ZstdError as error:
         raise DamageError(f"a frame whose payload cannot be decompressed: {error}") from error
-
-
-def _compressor(local: Any, prepared: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdCompressor:
-    """The compressor of this thread; zstandard's are not safe to share."""
-    found: zstandard.ZstdCompressor | None = getattr(local, "compressor", None)
-    if found is None:
-        found = local.compressor = zstandard.ZstdCompressor(
-            level=LEVEL, dict_data=prepared, write_checksum=True, write_content_size=True
-        )
-    return found
-
-
-def _decompressor(local: Any, prepared: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdDecompressor:
-    found: zstandard.ZstdDecompressor | None = getattr(local, "decompressor", None)
-    if found is None:
-        found = local.decompressor = zstandard.ZstdDecompressor(dict_data=prepared)
-    return found

@@ -42,13 +42,20 @@ def decode(data: bytes) -> Any:
 
 def _jsonable(tree: Any) -> Any:
     cls = type(tree)
-    if cls is dict:
-        items = {key: _jsonable(item) for key, item in tree.items()}
-        return {"$dict": items} if _looks_tagged(items) else items
     if cls is list:
-        return [_jsonable(item) for item in tree]
-    if cls is Tagged:
-        return _tag(tree)
+        items = []
+        for item in tree:
+            items.append(_jsonable(item))  # noqa: PERF401  (a comprehension takes another frame of the stack)
+        return items
+    if cls is dict:
+        fields = {}
+        for key, item in tree.items():
+            fields[key] = _jsonable(item)
+        return {"$dict": fields} if _looks_tagged(fields) else fields
+    return _tag(tree) if cls is Tagged else _leaf(tree, cls)
+
+
+def _leaf(tree: Any, cls: type) -> Any:
     if cls is int and abs(tree) > _SAFE_INT_MAX:
         return {"$int": hex(tree)}
     if cls is bytes:
@@ -86,7 +93,10 @@ def _tree(node: Any) -> Any:
     """The plain tree that parsed JSON stands for."""
     cls = type(node)
     if cls is list:
-        return [_tree(item) for item in node]
+        items = []
+        for item in node:
+            items.append(_tree(item))  # noqa: PERF401  (a comprehension takes another frame of the stack)
+        return items
     if cls is dict:
         return _untag(node) if _looks_tagged(node) else {key: _tree(item) for key, item in node.items()}
     if cls is int and abs(node) > _SAFE_INT_MAX:

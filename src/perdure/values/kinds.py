@@ -28,17 +28,21 @@ from perdure.values.path import Refusal, key_step
 Step = Callable[[Any, int], str]
 
 
+def _no_step(_value: Any, _index: int) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of value; `dump` makes a tree of the type `made_of`, `step(value, i)` leads to item `i` of it."""
 
     number: int
     name: str
-    type: type
+    cls: type
     made_of: type
     dump: Callable[[Any], Any]
     load: Callable[[Any], Any]
-    step: Step = lambda value, index: ""
+    step: Step = _no_step
 
 
 def load(number: int, tree: Any) -> Any:
@@ -140,16 +144,20 @@ def _load_frozenset(tree: list[Any]) -> frozenset[Any]:
     return frozenset(_load_set(tree))
 
 
-def _list_step(value: Any, index: int) -> str:
+def _list_step(_value: Any, index: int) -> str:
     return f"[{index}]"
 
 
-def _element_step(value: Any, index: int) -> str:
+def _element_step(_value: Any, _index: int) -> str:
     return "{element}"
 
 
 def _dump_deque(value: deque[Any]) -> list[Any]:
     return [value.maxlen, *value]
+
+
+def _deque_step(_value: Any, index: int) -> str:
+    return f"[{index - 1}]"
 
 
 def _load_deque(tree: list[Any]) -> deque[Any]:
@@ -201,6 +209,14 @@ def _load_array(tree: list[Any]) -> array.array[Any]:
     return result
 
 
+def _dump_ellipsis(_value: Any) -> None:
+    return None
+
+
+def _load_ellipsis(_tree: None) -> Any:
+    return Ellipsis
+
+
 # Time
 
 
@@ -210,8 +226,8 @@ def _dump_datetime(value: dt.datetime) -> list[Any]:
 
 
 def _load_datetime(tree: list[Any]) -> dt.datetime:
-    *numbers, fold, zone = tree
-    return dt.datetime(*numbers, tzinfo=zone, fold=fold)
+    year, month, day, hour, minute, second, microsecond, fold, zone = tree
+    return dt.datetime(year, month, day, hour, minute, second, microsecond, zone, fold=fold)
 
 
 def _dump_time(value: dt.time) -> list[Any]:
@@ -219,11 +235,11 @@ def _dump_time(value: dt.time) -> list[Any]:
 
 
 def _load_time(tree: list[Any]) -> dt.time:
-    *numbers, fold, zone = tree
-    return dt.time(*numbers, tzinfo=zone, fold=fold)
+    hour, minute, second, microsecond, fold, zone = tree
+    return dt.time(hour, minute, second, microsecond, zone, fold=fold)
 
 
-def _zone_step(value: Any, index: int) -> str:
+def _zone_step(_value: Any, _index: int) -> str:
     return ".tzinfo"
 
 
@@ -243,7 +259,7 @@ _ZONE_KEY: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 
 
 def _dump_zoneinfo(value: zoneinfo.ZoneInfo) -> str:
-    if value.key is None or not _ZONE_KEY.fullmatch(value.key):
+    if not value.key or not _ZONE_KEY.fullmatch(value.key):
         raise Refusal("a ZoneInfo without the name of a time zone cannot be stored")
     return value.key
 
@@ -263,10 +279,8 @@ def _dump_offset(value: dt.tzinfo) -> int:
 
 
 def _load_offset(tree: int) -> Any:
-    try:
-        from pydantic_core import TzInfo
-    except ImportError as error:
-        raise TagError("a stored datetime has a zone of pydantic's; install perdure with the extra 'pydantic'") from error
+    from pydantic_core import TzInfo  # noqa: PLC0415  (takes a while to import, and few sessions need it)
+
     return TzInfo(tree)
 
 
@@ -307,7 +321,7 @@ def _dump_range(value: range | slice) -> list[Any]:
     return [value.start, value.stop, value.step]
 
 
-LEAF: Final = type(None)
+NOTHING: Final = type(None)
 
 
 def _pair(cls: type) -> tuple[type, type, Callable[[Any], Any], Callable[[Any], Any]]:
@@ -343,11 +357,11 @@ KINDS: Final = (
     Kind(22, "pure_windows_path", *_path(pathlib.PureWindowsPath)),
     Kind(23, "range", range, list, _dump_range, lambda tree: range(*tree)),
     Kind(24, "slice", slice, list, _dump_range, lambda tree: slice(*tree)),
-    Kind(25, "deque", deque, list, _dump_deque, _load_deque, lambda value, index: f"[{index - 1}]"),
+    Kind(25, "deque", deque, list, _dump_deque, _load_deque, _deque_step),
     Kind(26, "ordered_dict", OrderedDict, list, _dump_bare, lambda tree: OrderedDict(_load_map(tree)), _map_step),
     Kind(27, "defaultdict", defaultdict, list, _dump_defaultdict, _load_defaultdict, _defaultdict_step),
     Kind(28, "counter", Counter, list, _dump_bare, lambda tree: Counter(_load_map(tree)), _map_step),
-    Kind(29, "ellipsis", type(Ellipsis), LEAF, lambda value: None, lambda tree: Ellipsis),
+    Kind(29, "ellipsis", type(Ellipsis), NOTHING, _dump_ellipsis, _load_ellipsis),
     Kind(30, "ipv4_address", *_pair(ipaddress.IPv4Address)),
     Kind(31, "ipv6_address", *_pair(ipaddress.IPv6Address)),
     Kind(32, "ipv4_network", *_pair(ipaddress.IPv4Network)),
@@ -361,6 +375,6 @@ KINDS: Final = (
 PYDANTIC_ZONE: Final = Kind(38, "pydantic_zone", dt.tzinfo, int, _dump_offset, _load_offset)
 """The fixed offset that pydantic gives to the datetimes it parses; its own type is looked up once pydantic is there."""
 
-BY_TYPE: Final = {kind.type: kind for kind in KINDS}
+BY_TYPE: Final = {kind.cls: kind for kind in KINDS}
 BY_NUMBER: Final = {kind.number: kind for kind in (*KINDS, PYDANTIC_ZONE)}
 BY_NAME: Final = {kind.name: kind for kind in (*KINDS, PYDANTIC_ZONE)}

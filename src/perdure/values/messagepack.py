@@ -14,7 +14,7 @@ from perdure.errors import DamageError
 from perdure.values import kinds, registry
 from perdure.values.opaque import Opaque
 from perdure.values.tree import from_tree, to_tree
-from perdure.values.wire import CLASS, STRICT, Tagged, pack_tree, read, split_class, unpack_tree
+from perdure.values.wire import CLASS, STRICT, pack_tree, read, split_class, unpack_tree
 
 _NESTED_READS_MAX: Final = 8
 """Extensions inside extensions that are read on the native stack, each at most 1,022 levels of about 500 bytes; deeper
@@ -82,7 +82,8 @@ class _Reader:
         try:
             return self._extension(number, payload)
         except BaseException as error:
-            self.error = self.error or error
+            if self.error is None:
+                self.error = error
             raise
         finally:
             self.level -= 1
@@ -90,12 +91,13 @@ class _Reader:
     def _extension(self, number: int, payload: bytes) -> Any:
         if number == CLASS:
             return self._instance(*split_class(payload))
-        if self.level > _NESTED_READS_MAX:
-            return from_tree(Tagged(number, unpack_tree(payload)))
-        return kinds.load(number, self.value(payload))
+        return kinds.load(number, self._part(payload))
 
     def _instance(self, tag: str, version: int, body: bytes) -> Any:
         entry = registry.entry_named(tag)
         if entry is None:
             return Opaque(tag, version, body)
-        return entry.build(version, from_tree(unpack_tree(body)) if self.level > _NESTED_READS_MAX else self.value(body))
+        return entry.build(version, self._part(body))
+
+    def _part(self, data: bytes) -> Any:
+        return from_tree(unpack_tree(data)) if self.level > _NESTED_READS_MAX else self.value(data)

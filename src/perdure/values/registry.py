@@ -159,7 +159,7 @@ def _split(tag: str) -> tuple[str, str] | None:
 def _allowed_class(tag: str) -> type | None:
     """The class of that name that an allowed module, loaded already, itself defines. Runs no code of the module."""
     parts = _split(tag)
-    if parts is None or not _is_allowed(parts[0]):
+    if parts is None or not is_allowed(parts[0]):
         return None
     found: Any = sys.modules.get(parts[0])
     for name in parts[1].split("."):
@@ -168,7 +168,8 @@ def _allowed_class(tag: str) -> type | None:
     return found if is_class else None
 
 
-def _is_allowed(module: str) -> bool:
+def is_allowed(module: str) -> bool:
+    """Whether `allow` was given this module or a package around it."""
     return any(module == name or module.startswith(f"{name}.") for name in _allowed)
 
 

@@ -1,7 +1,6 @@
 """How an instance of a registered class is taken apart and rebuilt without running its constructor.
 
-One shape for each form of class: enum, flag, named tuple, dataclass, pydantic model. A shape's `take` makes the body that
-is stored, its `build` the instance; what an upcast sees and returns is `fields`. It knows neither tags nor codecs.
+One shape for each form of class: enum, flag, named tuple, dataclass, pydantic model. It knows neither tags nor codecs.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ _HEAP_TYPE: Final = 1 << 9
 class Shape(Protocol):
     """Takes instances of one class apart and rebuilds them."""
 
-    def take(self, value: Any) -> Any:
+    def take(self, value: Any, /) -> Any:
         """The body of `value`: a str, an int, a dict of fields or a list of such. Raises Refusal."""
 
-    def build(self, body: Any, upcast: Upcast) -> Any:
+    def build(self, body: Any, upcast: Upcast, /) -> Any:
         """The instance that `body` holds, its fields brought up to date by `upcast`. Raises TagError."""
 
 
@@ -89,13 +88,15 @@ class EnumShape:
     def __init__(self, cls: type[Enum]) -> None:
         self.cls = cls
 
-    def take(self, value: Any) -> str:
+    def take(self, value: Any) -> Any:
+        """The name of the member."""
         name = value._name_
         if self.cls._member_map_.get(name) is not value:
             raise Refusal(f"not a member of {class_name(self.cls)}")
         return str(name)
 
     def build(self, body: Any, upcast: Upcast) -> Any:
+        """The member of that name."""
         return self._member(upcast(body))
 
     def _member(self, name: Any) -> Any:
@@ -109,6 +110,7 @@ class FlagShape(EnumShape):
     """The names of the bits that are set, and a number for the bits that have no name."""
 
     def take(self, value: Any) -> Any:
+        """Names of bits, and the number of the bits without a name."""
         names = [member._name_ for member in self.cls if member._value_ & value._value_]
         named = sum(self.cls._member_map_[name]._value_ for name in names)
         body = [names, value._value_ & ~named]
@@ -117,6 +119,7 @@ class FlagShape(EnumShape):
         return body
 
     def build(self, body: Any, upcast: Upcast) -> Any:
+        """The combination."""
         return self._combined(upcast(body))
 
     def _combined(self, body: Any) -> Any:
@@ -137,10 +140,12 @@ class NamedTupleShape:
         self.defaults: Mapping[str, Any] = cls._field_defaults
 
     def take(self, value: Any) -> dict[str, Any]:
+        """Its fields."""
         _beyond(self.cls, getattr(value, "__dict__", {}), {})
         return dict(zip(self.fields, tuple.__iter__(value), strict=True))
 
     def build(self, body: Any, upcast: Upcast) -> Any:
+        """The tuple, made without its `__new__`."""
         body = upcast(body)
         _check_fields(self.cls, body, self.fields)
         return tuple.__new__(self.cls, [self._field(name, body) for name in self.fields])
@@ -167,6 +172,7 @@ class DataclassShape:
         self.slots = {name: slot for base in cls.__mro__ for name, slot in _slots(base)}
 
     def take(self, value: Any) -> dict[str, Any]:
+        """Its fields, all of which must be set."""
         attributes = dict(object.__getattribute__(value, "__dict__")) if self.cls.__dictoffset__ else {}
         for name, slot in self.slots.items():
             try:
@@ -182,9 +188,10 @@ class DataclassShape:
         return attributes[name]
 
     def build(self, body: Any, upcast: Upcast) -> Any:
+        """The instance; fields that the class has since got have their defaults."""
         body = upcast(body)
         _check_fields(self.cls, body, self.fields)
-        value = object.__new__(self.cls)
+        value: Any = object.__new__(self.cls)
         for name, field in self.fields.items():
             object.__setattr__(value, name, body[name] if name in body else self._default(field))
         return value
@@ -214,6 +221,7 @@ class ModelShape:
         self.cls = cls
 
     def take(self, value: Any) -> list[Any]:
+        """Fields, names of the fields that were set, extra fields or none, private attributes or none."""
         attributes = object.__getattribute__(value, "__dict__")
         fields = self.cls.model_fields
         _beyond(self.cls, attributes, fields)
@@ -236,6 +244,7 @@ class ModelShape:
         return {name: item for name, item in private.items() if item is not _undefined()}
 
     def build(self, body: Any, upcast: Upcast) -> Any:
+        """The instance; an upcast sees its fields."""
         stored, names, extra, private = body
         before, fields = set(stored), self.cls.model_fields
         stored = upcast(stored)

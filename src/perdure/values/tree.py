@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import ormsgpack
+
 from perdure import limits
 from perdure.errors import DamageError
 from perdure.values import kinds, registry
 from perdure.values.opaque import Opaque
 from perdure.values.path import Refusal, key_step
-from perdure.values.wire import CLASS, Raw, Tagged, pack_tree
+from perdure.values.wire import CLASS, STRICT, Raw, Tagged, pack_tree
 
-PLAIN: Final = frozenset({type(None), bool, float, bytes})
-"""Exact types that a plain tree holds as they are; str and int are so if they fit."""
+_SIMPLE: Final = frozenset({type(None), bool, float, bytes, str, int})
+"""Exact types that a plain tree holds as they are, a str without surrogates and an int of 64 bits."""
 
-_SIMPLE: Final = PLAIN | {str, int}
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
-_TEXT, _BIG, _MAP, _SET, _FROZENSET = (kinds.BY_NAME[name].number for name in ("text", "int", "map", "set", "frozenset"))
+_TEXT, _BIG = kinds.BY_NAME["text"], kinds.BY_NAME["int"]
+_SETS: Final = frozenset({kinds.BY_NAME["set"].number, kinds.BY_NAME["frozenset"].number})
+
+
+_STR: Final = frozenset({str})
 
 
 def to_tree(value: Any, *, at: str = "$") -> Any:
@@ -46,28 +51,19 @@ class _Walk:
 
     def node(self, value: Any) -> Any:
         cls = type(value)
-        if cls in PLAIN:
-            return value
-        if cls is str:
-            return value if _is_clean(value) else Tagged(_TEXT, kinds.BY_NUMBER[_TEXT].dump(value))
-        if cls is int:
-            return value if _INT_MIN <= value <= _INT_MAX else Tagged(_BIG, kinds.BY_NUMBER[_BIG].dump(value))
-        return self._container(value, cls)
-
-    def _container(self, value: Any, cls: type) -> Any:
+        if cls in _SIMPLE:
+            return _leaf(value, cls)
         if id(value) in self.inside:
             raise Refusal("contains itself")
         if len(self.inside) >= limits.DEPTH_MAX:
             raise Refusal(f"nested deeper than {limits.DEPTH_MAX} levels", limit=True)
         self.inside.add(id(value))
         try:
-            return self._opened(value, cls)
+            return self._list(value.copy()) if cls is list else self._opened(value, cls)
         finally:
             self.inside.discard(id(value))
 
     def _opened(self, value: Any, cls: type) -> Any:
-        if cls is list:
-            return self._list(value.copy())
         if cls is dict:
             value = value.copy()
             if _has_plain_keys(value):
@@ -82,6 +78,8 @@ class _Walk:
 
     def _list(self, items: list[Any]) -> list[Any]:
         self._count(len(items))
+        if _is_flat(items):
+            return items
         out: list[Any] = []
         try:
             for item in items:
@@ -93,6 +91,8 @@ class _Walk:
 
     def _dict(self, items: dict[str, Any]) -> dict[str, Any]:
         self._count(len(items))
+        if _is_flat(items.values()):
+            return items
         out = {}
         for key, item in items.items():
             try:
@@ -112,7 +112,7 @@ class _Walk:
             index = int(refusal.steps.pop()[1:-1])
             refusal.steps.append(kind.step(value, index))
             raise
-        if kind.number in (_SET, _FROZENSET):
+        if kind.number in _SETS:
             tree.sort(key=pack_tree)
         return Tagged(kind.number, tree)
 
@@ -130,6 +130,14 @@ class _Walk:
         return [self._body(part) for part in body] if type(body) is list else self.node(body)
 
 
+def _leaf(value: Any, cls: type) -> Any:
+    if cls is str and not _is_clean(value):
+        return Tagged(_TEXT.number, _TEXT.dump(value))
+    if cls is int and not _INT_MIN <= value <= _INT_MAX:
+        return Tagged(_BIG.number, _BIG.dump(value))
+    return value
+
+
 def _is_clean(text: str) -> bool:
     if text.isascii():
         return True
@@ -141,11 +149,22 @@ def _is_clean(text: str) -> bool:
 
 
 def _has_plain_keys(value: dict[Any, Any]) -> bool:
-    return all(type(key) is str and _is_clean(key) for key in value)
+    return _STR.issuperset(map(type, value)) and _is_clean("".join(value))
+
+
+def _is_flat(items: Any) -> bool:
+    """Whether these children are leaves that a plain tree holds as they are; most containers are settled by this."""
+    if not _SIMPLE.issuperset(map(type, items)):
+        return False
+    try:
+        ormsgpack.packb(list(items), option=STRICT)
+    except TypeError:
+        return False
+    return True
 
 
 def from_tree(tree: Any) -> Any:
-    """The value of a plain tree. Raises DamageError, FormatNewerError or TagError; runs and imports nothing it names."""
+    """The value of a plain tree. Raises DamageError, FormatNewerError or TagError; runs nothing that the tree names."""
     try:
         return _value(tree, 1)
     except RecursionError as error:
@@ -159,15 +178,22 @@ def _value(tree: Any, level: int) -> Any:
     if level > 3 * limits.DEPTH_MAX:
         raise DamageError("a stored value nested too deep")
     if cls is list:
-        return [_value(item, level + 1) for item in tree]
+        items = []
+        for item in tree:
+            items.append(_value(item, level + 1))  # noqa: PERF401  (a comprehension takes another frame of the stack)
+        return items
     if cls is dict:
-        return {key: _value(item, level + 1) for key, item in tree.items()}
+        fields = {}
+        for key, item in tree.items():
+            fields[key] = _value(item, level + 1)
+        return fields
     if tree.number == CLASS:
-        return _instance(*tree.tree, level)
+        return _instance(tree.tree, level)
     return kinds.load(tree.number, _value(tree.tree, level + 1))
 
 
-def _instance(tag: str, version: int, body: Any, level: int) -> Any:
+def _instance(stored: list[Any], level: int) -> Any:
+    tag, version, body = stored
     entry = registry.entry_named(tag)
     if entry is None:
         return Opaque(tag, version, pack_tree(body))
