@@ -146,7 +146,11 @@ def _allowed_entry(cls: type) -> Entry | None:
     tag = f"{cls.__module__}:{cls.__qualname__}"
     if _allowed_class(tag) is not cls or len(tag) > limits.NAME_CHARS_MAX:
         return None
-    entry = _classes[cls] = Entry(tag, 1, shape_of(cls), {})
+    try:
+        shape = shape_of(cls)
+    except TagError:
+        return None
+    entry = _classes[cls] = Entry(tag, 1, shape, {})
     return entry
 
 
