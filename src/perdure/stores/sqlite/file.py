@@ -58,8 +58,10 @@ def check_file(path: Path) -> bool:
     return application == APPLICATION_ID
 
 
-def connect(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> sqlite3.Connection:
-    """A connection in autocommit mode, with these pragmas, to a file that is there."""
+def connect_writer(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> sqlite3.Connection:
+    """A connection in autocommit mode, with these pragmas, to a store that is there."""
+    if _is_read_only(path):
+        raise StoreFailedError(f"{path}: its file system is read-only here; reading works, writing does not")
     return _connection(path, "mode=rw", busy_s=busy_s, settings=settings)
 
 
@@ -70,7 +72,7 @@ def connect_reader(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> s
     """
     if not check_file(path):
         make(path, busy_s=busy_s)
-    db = connect(path, busy_s=busy_s, settings=settings)
+    db = _connection(path, "mode=rw", busy_s=busy_s, settings=settings)
     try:
         if not _is_logged(db):
             make(path, busy_s=busy_s)
@@ -110,9 +112,14 @@ def _is_logged(db: sqlite3.Connection) -> bool:
 
 
 def _is_frozen(path: Path) -> bool:
-    """Whether nobody can change the file (its file system is read-only) and all of it is in this one file."""
+    """Whether nobody can change the file and all of it is in this one file."""
     log = path.with_name(path.name + "-wal")
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY) and not (log.exists() and log.stat().st_size)
+    return _is_read_only(path) and not (log.exists() and log.stat().st_size)
+
+
+def _is_read_only(path: Path) -> bool:
+    """Whether nobody on this machine can write there: not a matter of rights, but of the file system."""
+    return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
 
 
 def _connection(path: Path, mode: str, *, busy_s: float, settings: tuple[str, ...]) -> sqlite3.Connection:

@@ -102,7 +102,7 @@ class Link:
             raise refusals.closed(self._url)
         if self._db is None:
             self._db = self._connect(busy_s=self._busy_s)
-            if self._failed:
-                self._verify(self._db)
-                self._failed = False
+        if self._failed:
+            self._verify(self._db)
+            self._failed = False
         return self._db

@@ -56,7 +56,7 @@ class SqliteStore(Store):
         self.url = f"sqlite:///{path}"
         self._pid = os.getpid()
         link = partial(Link, self.url, verify=rows.verify_tails)
-        connect = partial(file.connect, path, settings=_WRITING)
+        connect = partial(file.connect_writer, path, settings=_WRITING)
         self._writer = link(connect=connect, busy_s=busy_s)
         self._reader = link(connect=partial(file.connect_reader, path, settings=_READING), busy_s=busy_s)
         self._checkpointer = Checkpointer(link(connect=connect, busy_s=0), writer=self._writer, pages=wal_pages)
@@ -232,7 +232,7 @@ class SqliteStore(Store):
     def _scrub(self) -> None:
         """Gives free pages back, and empties the log of what was deleted, so that no byte of it stays."""
         with self._writer.connection() as db:
-            db.execute("PRAGMA incremental_vacuum").fetchall()
+            db.executescript("PRAGMA incremental_vacuum")  # `execute` would give back one page and stop
             busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StoreFailedError(

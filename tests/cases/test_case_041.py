@@ -1,0 +1,33 @@
+"""Case 41: of saves in the same second, or with a clock set back, the latest is the one with the highest number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.log import GENESIS, chained
+from perdure.stores import Batch, Point, open_store
+
+SAVES = 1_000
+
+
+@pytest.mark.parametrize("step_us", [0, -1_000_000], ids=["frozen", "set back"])
+@pytest.mark.parametrize("place", ["{}/agents.db", "memory:{}"])
+def test_the_latest_is_the_last_saved(tmp_path: Path, place: str, step_us: int) -> None:
+    url, chains = place.format(tmp_path), {"a": GENESIS, "b": GENESIS}
+    with open_store(url) as store:
+        for session in chains:
+            store.create(session, owner="me")
+        for seq in range(1, SAVES // 2 + 1):
+            for session, chain in chains.items():
+                time_us = 1_700_000_000_000_000 + step_us * seq
+                record = chained(chain, session=session, seq=seq, epoch=1, kind="saved", time_us=time_us, body=b"")
+                point = Point(seq, seq - 1, 3, None, time_us)
+                store.append(session, Batch((record,), points=(point,)), epoch=1, head=seq - 1)
+                chains[session] = record.chain
+    with open_store(url) as store:
+        for session, chain in chains.items():
+            assert (store.head(session).seq, store.head(session).chain) == (SAVES // 2, chain)
+            assert store.points(session)[-1].seq == SAVES // 2
+        assert [head.session for head in store.heads()] == ["b", "a"]

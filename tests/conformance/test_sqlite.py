@@ -1,0 +1,389 @@
+"""What only a SQLite file can meet: processes that open it at once, forks, foreign files, full and read-only disks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from perdure import faults
+from perdure.errors import (
+    DamageError,
+    FormatNewerError,
+    ProcessForkedError,
+    StoreFailedError,
+    StoreUrlError,
+)
+from perdure.log import GENESIS, Record, chained
+from perdure.stores import Batch, Point, Store, open_store
+from perdure.stores.sqlite import SqliteStore
+
+
+def record(seq: int, body: bytes, *, session: str = "s") -> Record:
+    """A record by itself: the store does not look at its chain."""
+    return chained(GENESIS, session=session, seq=seq, epoch=1, kind="note", time_us=0, body=body)
+
+
+def append(store: Store, seq: int, body: bytes = b"body", *, session: str = "s") -> None:
+    store.append(session, Batch((record(seq, body, session=session),)), epoch=1, head=seq - 1)
+
+
+def bodies(store: Store) -> list[bytes]:
+    return [found.body for found in store.read("s")]
+
+
+def names(path: Path) -> list[str]:
+    """What is in the folder of a store."""
+    return sorted(file.name for file in path.parent.iterdir())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "agents.db"
+
+
+# ---------------------------------------------------------------------------------------------------- the file
+
+
+def test_closing_leaves_one_file(path: Path) -> None:
+    with open_store(path) as store:
+        store.create("s", owner="me")
+        append(store, 1)
+        assert path.with_name("agents.db-wal").exists()
+    assert names(path) == ["agents.db"]
+
+
+@pytest.mark.parametrize("content", [b"not a database", b"SQLite format 3\0", bytes(5000), b"{}\n"])
+def test_a_file_that_is_no_store_is_refused_and_left(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StoreUrlError, match=r"agents\.db"):
+        open_store(path)
+    assert (path.read_bytes(), names(path)) == (content, ["agents.db"])
+
+
+@pytest.mark.parametrize("mark", ["", "PRAGMA user_version=3", "PRAGMA application_id=77"])
+def test_the_database_of_another_program_is_refused_and_left(path: Path, mark: str) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(f"CREATE TABLE theirs (x); {mark}")
+    before = path.read_bytes()
+    with pytest.raises(StoreUrlError, match="another program"):
+        open_store(path)
+    assert (path.read_bytes(), names(path)) == (before, ["agents.db"])
+
+
+def test_a_newer_layout_is_refused_and_left(path: Path) -> None:
+    open_store(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version=2")
+    before = path.read_bytes()
+    with pytest.raises(FormatNewerError, match="layout 2"):
+        open_store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_page_is_damage(path: Path) -> None:
+    with open_store(path) as store:
+        store.create("s", owner="me")
+        for seq in range(1, 41):
+            append(store, seq, os.urandom(1000))
+    content = bytearray(path.read_bytes())
+    content[4096:] = bytes(len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(DamageError), open_store(path) as store:
+        list(store.read("s"))
+    assert path.read_bytes() == content
+
+
+def test_killed_between_the_tables_and_the_log_it_is_made_whole(path: Path) -> None:
+    open_store(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
+    with open_store(path) as store:
+        store.create("s", owner="me")
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailedError, match="cannot be opened or made"):
+        open_store(tmp_path / "nowhere" / "agents.db")
+
+
+def test_what_is_deleted_leaves_no_byte(path: Path) -> None:
+    secret = b"canary-" + os.urandom(8).hex().encode()
+    with open_store(path) as store:
+        store.create("s", owner="me")
+        store.create("t", owner="me")
+        for seq in range(1, 60):
+            append(store, seq, secret * 200)
+            append(store, seq, b"kept" * 300, session="t")
+        store.append("s", Batch((), points=(Point(1, 0, 1, secret.decode(), 0),), summary=secret), epoch=1, head=59)
+        store.put_chunks("s", {b"d" * 32: secret * 9000}, epoch=1)
+    size = path.stat().st_size
+    assert secret in path.read_bytes()
+    with open_store(path) as store:
+        store.delete("s")
+        assert not any(secret in file.read_bytes() for file in path.parent.iterdir())
+        assert path.stat().st_size < size / 3
+        assert len(list(store.read("t"))) == 59
+
+
+def test_a_body_that_sqlite_cannot_store_is_refused_before_anything_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SqliteStore(path) as store:
+        store.create("s", owner="me")
+        append(store, 1)
+        with store._writer.connection() as db:
+            db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000)
+        with pytest.raises(Exception, match="longer than SQLite can store") as caught:
+            append(store, 2, bytes(20_000))
+        assert getattr(caught.value, "code", None) == "limit"
+        append(store, 2, b"fits")
+        assert bodies(store) == [b"body", b"fits"]
+
+
+# ---------------------------------------------------------------------------------------------------- many at once
+
+
+def test_a_read_does_not_wait_for_a_save(path: Path) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait(point: str) -> None:
+        inside.set()
+        assert go_on.wait(30)
+
+    with open_store(path) as store:
+        store.create("s", owner="me")
+        append(store, 1, b"first")
+        faults.hook = wait
+        saving = threading.Thread(target=append, args=(store, 2, b"second"))
+        try:
+            saving.start()
+            assert inside.wait(30)
+            assert (bodies(store), store.head("s").seq) == ([b"first"], 1)
+        finally:
+            go_on.set()
+            saving.join()
+            faults.hook = None
+        assert bodies(store) == [b"first", b"second"]
+
+
+def test_a_store_that_others_keep_locked_says_so(path: Path) -> None:
+    with SqliteStore(path, busy_s=0.05) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        store.create("s", owner="me")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreFailedError, match=r"locked for 0\.05 s"):
+            append(store, 1)
+        other.execute("COMMIT")
+        append(store, 1)
+        assert bodies(store) == [b"body"]
+
+
+def test_the_log_stays_short_while_one_writes_all_the_time(path: Path) -> None:
+    pages, longest = 200, 0
+    with SqliteStore(path, wal_pages=pages) as store:
+        store.create("s", owner="me")
+        for seq in range(1, 1501):
+            append(store, seq, bytes(1000))
+            longest = max(longest, path.with_name("agents.db-wal").stat().st_size)
+        assert len(bodies(store)) == 1500
+    assert longest < 8 * pages * 4096
+
+
+def test_a_reader_in_the_way_only_puts_the_checkpoint_off(path: Path) -> None:
+    with SqliteStore(path, wal_pages=10**9) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        store.create("s", owner="me")
+        append(store, 1)
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM records").fetchone()
+        append(store, 2)
+        store._checkpointer.carry_over()
+        append(store, 3)
+        other.execute("COMMIT")
+        store._checkpointer.carry_over()
+        log = path.with_name("agents.db-wal").stat().st_size
+        append(store, 4)
+        assert (path.with_name("agents.db-wal").stat().st_size, len(bodies(store))) == (log, 4)
+
+
+# ---------------------------------------------------------------------------------------------------- fork
+
+
+def in_child(work: object) -> int:
+    """The exit status of a forked child that does `work`."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()  # type: ignore[operator]
+        except BaseException:  # noqa: BLE001 - the child ends here, whatever happened
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_forked_child_may_not_use_the_store_but_open_its_own(path: Path) -> None:
+    with open_store(path) as store:
+        store.create("s", owner="me")
+        append(store, 1, b"parent")
+
+        def child() -> None:
+            for use in (lambda: store.head("s"), lambda: append(store, 2), lambda: list(store.read("s"))):
+                with pytest.raises(ProcessForkedError):
+                    use()
+            with open_store(path) as own:
+                append(own, 2, b"child")
+            store.close()
+
+        assert in_child(child) == 0
+        append(store, 3, b"parent again")
+        assert bodies(store) == [b"parent", b"child", b"parent again"]
+
+
+def test_what_a_child_writes_after_its_parent_closed_is_kept(path: Path) -> None:
+    ready, closed = os.pipe(), os.pipe()
+    store = open_store(path)
+    store.create("s", owner="me")
+    append(store, 1, b"parent")
+    pid = os.fork()
+    if pid == 0:
+        with open_store(path) as own:
+            append(own, 2, b"child")
+            os.write(ready[1], b"x")
+            os.read(closed[0], 1)
+            append(own, 3, b"child, after the parent closed")
+        os._exit(0)
+    os.read(ready[0], 1)
+    store.close()
+    with open_store(path) as other:
+        assert len(bodies(other)) == 2
+    os.write(closed[1], b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with open_store(path) as store:
+        assert len(bodies(store)) == 3
+    for end in (*ready, *closed):
+        os.close(end)
+
+
+# ---------------------------------------------------------------------------------------------------- failing disks
+
+
+class Failing:
+    """A connection whose commits fail after they were tried, as after a failed sync."""
+
+    def __init__(self, db: sqlite3.Connection, *, done: bool) -> None:
+        self._db, self._done = db, done
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._db, name)
+
+    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+        if statement == "COMMIT":
+            self._db.execute("COMMIT" if self._done else "ROLLBACK")
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode, error.sqlite_errorname = 1034, "SQLITE_IOERR_FSYNC"
+            raise error
+        return self._db.execute(statement, *values)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_after_a_failed_sync_the_connection_is_replaced_and_the_head_tells(path: Path, *, done: bool) -> None:
+    with SqliteStore(path) as store:
+        store.create("s", owner="me")
+        append(store, 1)
+        failed = store._writer._db
+        assert failed is not None
+        store._writer._db = Failing(failed, done=done)  # type: ignore[assignment]
+        with pytest.raises(StoreFailedError, match="SQLITE_IOERR_FSYNC"):
+            append(store, 2)
+        with pytest.raises(sqlite3.ProgrammingError):
+            failed.execute("SELECT 1")
+        head = store.head("s").seq
+        assert head == (2 if done else 1)
+        append(store, head + 1)
+        assert len(bodies(store)) == head + 1
+
+
+def test_after_a_failure_nothing_is_written_over_a_broken_tail(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.create("s", owner="me")
+        append(store, 1)
+        append(store, 2)
+        with closing(sqlite3.connect(path)) as other, other:
+            other.execute("DELETE FROM records WHERE key & 4294967295 = 2")
+        db = store._writer._db
+        assert db is not None
+        store._writer._db = Failing(db, done=False)  # type: ignore[assignment]
+        with pytest.raises(StoreFailedError):
+            append(store, 3)
+        for _ in range(2):
+            with pytest.raises(DamageError, match="its head says 2, its last record is 1"):
+                append(store, 3)
+        assert bodies(store) == [b"body"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    if not mount or subprocess.run([mount, "-t", "tmpfs", "-o", "size=1m", "none", folder], check=False).returncode:
+        pytest.skip("a file system cannot be mounted here: it needs the rights of root")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(store: Store, acknowledged: list[int]) -> None:
+    """Appends until there is no more space."""
+    while True:
+        append(store, len(acknowledged) + 1, bytes(20_000))
+        acknowledged.append(len(acknowledged) + 1)
+
+
+def test_a_full_disk_loses_nothing_and_goes_on_with_space(small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    with open_store(small_disk / "agents.db") as store:
+        store.create("s", owner="me")
+        acknowledged: list[int] = []
+        for _ in range(3):
+            filler.write_bytes(bytes(300_000))
+            with pytest.raises(StoreFailedError, match="full"):
+                fill(store, acknowledged)
+            seq = store.head("s").seq
+            with pytest.raises(StoreFailedError):
+                append(store, seq + 1, bytes(200_000))
+            assert len(bodies(store)) == store.head("s").seq == len(acknowledged)
+            assert acknowledged == [*range(1, seq + 1)]
+            filler.unlink()
+            append(store, seq + 1, b"there is space again")
+            acknowledged.append(seq + 1)
+    with open_store(small_disk / "agents.db") as store:
+        assert len(bodies(store)) == store.head("s").seq == len(acknowledged)
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_a_read_only_disk_is_read_and_says_so_when_written(small_disk: Path, *, closed: bool) -> None:
+    path = small_disk / "agents.db"
+    script = (
+        "import os, sys; from perdure.stores import *\n"
+        "store = open_store(sys.argv[1]); store.create('s', owner='me')\n"
+        "store.append('s', Batch(()), epoch=1, head=0)\n"
+        "store.close() if sys.argv[2] == 'closed' else os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, path, "closed" if closed else "killed"], check=True)
+    assert path.with_name("agents.db-wal").exists() is not closed
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with open_store(path) as store:
+        assert (store.head("s").seq, store.lease("s").owner) == (0, "me")
+        with pytest.raises(StoreFailedError, match="read-only"):
+            append(store, 1)
+        assert bodies(store) == []
