@@ -150,7 +150,7 @@ def _has_plain_keys(value: dict[Any, Any]) -> bool:
 
 
 def _is_flat(items: list[Any]) -> bool:
-    """Whether all items are leaves that a plain tree holds as they are; a vector of numbers is met 30 times faster so."""
+    """Whether all items are leaves that a plain tree holds as they are: 30 times faster for a vector of numbers."""
     if not _SIMPLE.issuperset(map(type, items)):
         return False
     try:
