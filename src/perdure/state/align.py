@@ -46,7 +46,7 @@ def gaps(runs: Sequence[Run], gap: Gap) -> list[Gap]:
 
 
 def anchored(gap: Gap, old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Run]:
-    """Runs of items whose names occur once on each side, in the longest ascending order. `old[0]` names item `gap.old`."""
+    """Runs of items whose names occur once on each side, in the longest ascending order; names begin at the gap."""
     there = _unique(old)
     here = _unique(new)
     pairs = [(there[name], j) for name, j in here.items() if name in there]

@@ -1,9 +1,9 @@
 """From what a state held and what it holds now to the operations that lead from one to the other.
 
-Works on a finished survey: nodes for what was, copies for what is. The operations hold the live values; who encodes them
-must check afterwards that they are still what the survey saw. The delta follows the change: a list is aligned, a dict is
-compared key by key, whole values that were handed over anew are descended into; and where the operations would weigh
-more than the value itself, the value is set.
+Works on a finished survey: nodes for what was, copies for what is. The operations hold the live values; who encodes
+them must check afterwards that they are still what the survey saw. The delta follows the change: a list is aligned, a
+dict is compared key by key, whole values that were handed over anew are descended into; and where the operations
+would weigh more than the value itself, the value is set.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from perdure.state.delta import Op
 from perdure.state.identity import WIDTH, differing, positions, prefix, raw, suffix
 from perdure.state.node import Node, content
 from perdure.state.survey import Survey
+from perdure.state.weight import weight
 
 Path = list[Any]
 _PATH_WEIGHT = 8
@@ -59,10 +60,9 @@ class Comparison:
             return False
         if node is None:
             return values.same(old, new)
-        other = self.survey.node(new)
-        now = new if other is None else self.survey.now(other)
+        now = self.survey.held(new)
         if type(old) not in values.CONTAINERS:
-            return other is not None and bool(node.old == now)
+            return bool(node.old == now)
         return len(node.old) == len(now) and self._equal_content(node, now)
 
     def _equal_content(self, node: Node, now: Any) -> bool:
@@ -75,7 +75,7 @@ class Comparison:
     # --- dicts -------------------------------------------------------------------------------------------------------
 
     def _dict(self, node: Node, new: Any, path: Path) -> list[Op]:
-        now = self.survey.now(self.survey.node(new))
+        now = self.survey.held(new)
         old_keys, keys = list(node.old), list(now)
         a, b = raw(old_keys), raw(keys)
         if a == b:
@@ -100,7 +100,7 @@ class Comparison:
         return sorted({*found, *positions(b, kids)}) if kids else found
 
     def _other_keys(self, node: Node, now: Any, path: Path, ends: tuple[int, int]) -> list[Op]:
-        """Of dicts whose keys are the same objects up to the first and from the second of `ends` (counted from the end)."""
+        """Of dicts whose keys are the same objects before the first of `ends` and in the last so many of the second."""
         start, end = ends
         old_keys, keys = list(node.old), list(now)
         old_middle, middle, rest = (
@@ -132,7 +132,7 @@ class Comparison:
     # --- lists -------------------------------------------------------------------------------------------------------
 
     def _list(self, node: Node, new: Any, path: Path) -> list[Op]:
-        old, now = node.old, self.survey.now(self.survey.node(new))
+        old, now = node.old, self.survey.held(new)
         a, b = raw(old), raw(now)
         runs = [Run(0, 0, len(old), exact=True)] if a == b else self._aligned(old, now, a, b)
         whole = Gap(0, len(old), 0, len(now))
@@ -201,7 +201,7 @@ class Comparison:
             return id(value)
 
     def _was(self, value: Any) -> Any:
-        """What `value` was at the last save, as a value of its own; of a leaf that can change in place only its mark."""
+        """What `value` was at the last save, as a value of its own; of a leaf that can change only its mark."""
         node = self.survey.nodes.get(id(value))
         if node is None:
             return value
@@ -219,7 +219,7 @@ class Comparison:
             return True
         if type(new) is not dict:
             return False
-        was, now = self.survey.nodes[id(old)].old, self.survey.now(self.survey.node(new))
+        was, now = self.survey.nodes[id(old)].old, self.survey.held(new)
         return any(key in was and self._equal(was[key], value) for key, value in now.items())
 
 
@@ -246,23 +246,3 @@ def _moved(have: list[Any], want: list[Any]) -> list[Any]:
         if at < len(want) and key is want[at]:
             at += 1
     return want[at:]
-
-
-def weight(value: Any, most: int) -> int:
-    """About how many bytes a value takes when it is encoded; counting ends soon after `most`."""
-    total, pending = 0, [value]
-    while pending and total < most:
-        each = pending.pop()
-        kind = type(each)
-        if kind is str or kind is bytes:
-            total += 2 + len(each)
-        elif kind is dict:
-            total += 2
-            pending += each
-            pending += each.values()
-        elif kind is list or kind is tuple:
-            total += 2
-            pending += each
-        else:
-            total += 9
-    return total

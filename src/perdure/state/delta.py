@@ -1,17 +1,17 @@
 """A delta: the list of operations that turns one plain state into the next.
 
 An operation is a plain list, as it is stored. Its second element is a *path*: the keys that lead from the state's
-outermost dict (whose keys are the names of the parts) to the place that changes. A step is a dict's key, of any storable
-type, or a list's index, never negative.
+outermost dict (whose keys are the names of the parts) to the place that changes. A step is a dict's key, of any
+storable type, or a list's index, never negative. Only the path of an "order" may be empty: the parts themselves.
 
-    ["set", path, value]                      the value at `path` is this one; a new key goes to the end of its dict
+    ["set", path, value]                      the value there is this one; a new key goes to the end of its dict
     ["del", path]                             the key is gone from its dict
-    ["extend", path, values]                  the list at `path` goes on with these values
-    ["splice", path, start, deleted, values]  in the list at `path`, these values stand where `deleted` items from `start` stood
-    ["order", path, keys]                     these keys of the dict at `path` go to its end, in this order; only here `path` may be []
+    ["extend", path, values]                  the list there goes on with these values
+    ["splice", path, start, deleted, values]  in the list there, these stand in place of `deleted` items from `start` on
+    ["order", path, keys]                     these keys of the dict there go to its end, in this order
 
-Operations apply in order, each to the result of the ones before it. No path leads through a tuple or a value that is not
-a dict or a list: a change inside of one sets the whole of it. This module knows nothing of how a delta is found.
+Operations apply in order, each to the result of the ones before it. No path leads through a tuple or a value that is
+not a dict or a list: a change inside of one sets the whole of it. This module knows nothing of how a delta is found.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ State = dict[str, Any]
 
 
 def patch(state: State, ops: list[Op]) -> State:
-    """Applies `ops` to `state`, in place, and returns it. The values of `ops` become part of the state: decode them for this.
+    """Applies `ops` to `state`, in place, and returns it. The values in `ops` become part of it: decode them for this.
 
     Raises `DamageError` when an operation does not fit the state; the operations before it are applied by then.
     """

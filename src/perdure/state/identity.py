@@ -35,7 +35,7 @@ _pointer = ctypes.c_void_p.from_address
 
 
 def _readable() -> bool:
-    """Whether this interpreter lays out lists and traverses containers as `_from_memory` and `gc.get_referents` need it."""
+    """Whether this interpreter lays out a list as `_from_memory` needs it."""
     if sys.implementation.name != "cpython" or list.__basicsize__ != 40 or ctypes.sizeof(ctypes.c_void_p) != WIDTH:
         return False
     items: list[Any] = [object(), "text", 1, None]
@@ -58,7 +58,7 @@ def _traverses() -> bool:
 
 
 referents: Final[Callable[..., list[Any]]] = gc.get_referents if _traverses() else _traversed
-"""What each of these containers refers to: a dict's values (and its keys, unless all are strings), the items of the others."""
+"""What each of these containers refers to: the items; of a dict the values, and its keys unless all are strings."""
 
 
 def prefix(a: bytes, b: bytes) -> int:

@@ -1,7 +1,8 @@
 """The state as of the last save, kept so that what changed since is found at a cost that follows the change.
 
 The shadow holds shallow copies of the containers; the leaves are shared. It moves only when it is told that a save is
-committed: until then any number of comparisons, refused values and failed commits leave it as it was. Nothing here writes.
+committed: until then any number of comparisons, refused values and failed commits leave it as it was. Nothing here
+writes.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ CALM_BLOCK = 64
 class Changes:
     """What changed since the last save. True when anything did.
 
-    `ops` is the delta and `data` its encoded form, made before anybody could change the state again. `aliases` are pairs
-    of paths at which the same container was found: they come back as two.
+    `ops` is the delta and `data` its encoded form, made before anybody could change the state again. `aliases` are
+    pairs of paths at which the same container was found: they come back as two.
     """
 
     ops: list[Op]
@@ -55,9 +56,9 @@ class Step:
 class Shadow:
     """Compares the parts of a state with what they were at the last save.
 
-    `order`: the names of all parts at the last save, loaded or not. `append_only`: parts that are lists of which only the
-    end is looked at in full, the older items in turn; with `strict`, rewriting an item of one is an error. Not for use by
-    two threads at once.
+    `order`: the names of all parts at the last save, loaded or not. `append_only`: parts that are lists of which only
+    the end is looked at in full, the older items in turn; with `strict`, rewriting an item of one is an error. Not
+    for use by two threads at once.
     """
 
     def __init__(self, *, append_only: Collection[str] = (), strict: bool = False, order: Sequence[str] = ()) -> None:
@@ -72,7 +73,7 @@ class Shadow:
         self._generation = 0
 
     def track(self, name: str, value: Any) -> None:
-        """This part is, as of the last save, this value: what was loaded."""
+        """The part is, as of the last save, this value: what was loaded."""
         survey = Survey(self._nodes, append_only=self._lists({name: value}))
         if name in self._parts:
             self._lose(survey, name)
@@ -87,8 +88,8 @@ class Shadow:
         `parts` are the loaded parts as they are now, `order` the names of all, in order; a part that is not loaded is
         unchanged, one that is not in `order` was deleted. With `full`, append-only parts are looked at in full.
 
-        Raises `UnstorableError` and `LimitError` with the path of what cannot be stored, `StateChangedError` when another
-        thread changed the state meanwhile, `AppendOnlyError` when strict.
+        Raises `UnstorableError` and `LimitError` with the path of what cannot be stored, `StateChangedError` when
+        another thread changed the state meanwhile, `AppendOnlyError` when strict.
         """
         try:
             return self._compare(parts, tuple(order), full=full)
@@ -309,4 +310,4 @@ def _verify(survey: Survey, ops: list[Op]) -> None:
 def _is_still(survey: Survey, node: Node) -> bool:
     if type(node.live) in values.CONTAINERS:
         return unmoved(node.live, survey.now(node))
-    return mark(values.encode(node.live)) == survey.now(node)
+    return bool(mark(values.encode(node.live)) == survey.now(node))

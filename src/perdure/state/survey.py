@@ -1,8 +1,9 @@
 """What the state holds now, as far as it is not what it held: read once, before anything is compared.
 
-A survey starts from the containers that changed. It copies them, makes nodes for what is new in them, refuses cycles and
-too deep nesting, and counts who holds whom, so that what nobody holds any more is known. The nodes of the last save stay
-as they were; the outcome is a list of things to do once the save is committed. Nothing here knows what a delta is.
+A survey starts from the containers that changed. It copies them, makes nodes for what is new in them, refuses cycles
+and too deep nesting, and counts who holds whom, so that what nobody holds any more is known. The nodes of the last
+save stay as they were; the outcome is a list of things to do once the save is committed. Nothing here knows what a
+delta is.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ def shown(path: list[Any]) -> str:
 class Survey:
     """One look at what changed. Everything that it finds is in its attributes.
 
-    `fresh` nodes by the id of their object; `readings` of the containers that changed; `marks` of the leaves that changed
-    in place; `gained` and `lost` pairs (child, parent); `gone`: nodes that nothing holds any more; `met`: nodes found
-    again in another place, with the trail to it; `calm`: the fresh nodes and those met that belong to an append-only part.
+    `fresh` nodes by the id of their object; `readings` of the containers that changed; `marks` of the leaves that
+    changed in place; `gained` and `lost` pairs (child, parent); `gone`: nodes that nothing holds any more; `met`:
+    nodes found again in another place, with the trail to it; `calm`: the fresh nodes and those met that belong to an
+    append-only part.
     """
 
     def __init__(
@@ -91,6 +93,11 @@ class Survey:
         if node in self.readings:
             return self.readings[node].now
         return self.marks.get(node, node.old)
+
+    def held(self, value: Any) -> Any:
+        """What `now` says of the node of this object; the value itself when it has none."""
+        node = self.node(value)
+        return value if node is None else self.now(node)
 
     def is_touched(self, node: Node) -> bool:
         """Whether it, or something in it, may not be what it was."""

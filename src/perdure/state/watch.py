@@ -1,10 +1,11 @@
 """Which containers hold other objects than at the last save, found without looking at each one in Python.
 
-Containers are watched in blocks. A block is looked at in two calls: the objects that all its containers refer to, and all
-keys of its dicts; as raw identities they are the same bytes as last time unless something changed. A separator stands
-after each container, so that an item that moved from the start of one to the end of its neighbour is seen. The same bytes
-mean the same objects, under the same keys, in the same order: a dict that is not odd (see `Reading`) refers to one object
-for each of its keys, and could come to refer to the same ones otherwise only with fewer keys, which no other makes up for.
+Containers are watched in blocks. A block is looked at in two calls: the objects that all its containers refer to, and
+all keys of its dicts; as raw identities they are the same bytes as last time unless something changed. A separator
+stands after each container, so that an item that moved from the start of one to the end of its neighbour is seen. The
+same bytes mean the same objects, under the same keys, in the same order: a dict that is not odd (see `Reading`)
+refers to one object for each of its keys, and could come to refer to the same ones otherwise only with fewer keys,
+which no other makes up for.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ class Leaves:
         self._turn = 0
 
     def changed(self, *, full: bool) -> dict[Node, bytes | None]:
-        """The leaves whose encoded bytes are others than before, and their mark now; None when they cannot be stored now."""
+        """The leaves that are encoded to other bytes than before, with their mark; None when they cannot be stored."""
         nodes = self.nodes if full or not self.calm else self._due()
         marks = ((node, _mark_now(node.live)) for node in nodes)
         return {node: now for node, now in marks if now != node.old}
