@@ -95,13 +95,15 @@ class ArrayShape:
 
 
 class ScalarShape:
-    """A scalar of numpy: dtype and bytes; str and bytes as such, since an array cuts zeros off their end."""
+    """A scalar of numpy: dtype and bytes; str and bytes whole, since numpy cuts zeros off their ends."""
 
     def take(self, value: Any) -> list[Any]:
         """Dtype and bytes. Raises Refusal."""
         numpy = sys.modules["numpy"]
-        if isinstance(value, (numpy.str_, numpy.bytes_)):
-            return [value.dtype.char, str(value) if isinstance(value, str) else bytes(value)]
+        if isinstance(value, numpy.str_):
+            return ["U", "".join(value)]
+        if isinstance(value, numpy.bytes_):
+            return ["S", bytes(value)]
         return [_describe(value.dtype), value.tobytes()]
 
     def build(self, body: Any, _upcast: Upcast) -> Any:

@@ -222,7 +222,8 @@ class ModelShape:
 
     def take(self, value: Any) -> list[Any]:
         """Fields, names of the fields that were set, extra fields or none, private attributes or none."""
-        attributes = object.__getattribute__(value, "__dict__")
+        own = ("__pydantic_extra__", "__pydantic_private__")
+        attributes = {name: item for name, item in value.__dict__.items() if name not in own}
         fields = self.cls.model_fields
         _beyond(self.cls, attributes, fields)
         missing = [name for name in fields if name not in attributes]
@@ -253,9 +254,14 @@ class ModelShape:
         value = object.__new__(self.cls)
         object.__setattr__(value, "__dict__", attributes)
         object.__setattr__(value, "__pydantic_fields_set__", _fields_set(names, before, stored))
-        object.__setattr__(value, "__pydantic_extra__", extra)
-        object.__setattr__(value, "__pydantic_private__", self._build_private(private))
+        self._set(value, "__pydantic_extra__", extra)
+        self._set(value, "__pydantic_private__", self._build_private(private))
         return value
+
+    def _set(self, value: Any, name: str, content: Any) -> None:
+        """Sets a slot; a root model has none, but an attribute of its class that says None."""
+        if content is not None or isinstance(getattr(self.cls, name, None), MemberDescriptorType):
+            object.__setattr__(value, name, content)
 
     def _field(self, name: str, body: dict[str, Any]) -> Any:
         if name in body:
