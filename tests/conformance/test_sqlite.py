@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,14 @@ def test_killed_between_the_tables_and_the_log_it_is_made_whole(path: Path) -> N
         store.create("s", owner="me")
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_every_commit_is_synced_and_no_writer_checkpoints(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.create("s", owner="me")
+        with store._writer.connection() as db:
+            pragmas = ("journal_mode", "synchronous", "wal_autocheckpoint", "secure_delete")
+            assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas] == ["wal", 2, 0, 1]
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
@@ -285,7 +294,7 @@ class Failing:
     def __getattr__(self, name: str) -> object:
         return getattr(self._db, name)
 
-    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         if statement == "COMMIT":
             self._db.execute("COMMIT" if self._done else "ROLLBACK")
             error = sqlite3.OperationalError("disk I/O error")

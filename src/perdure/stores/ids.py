@@ -6,6 +6,7 @@ Slashes, dots and letters of any script are plain characters; case counts. It mu
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 from perdure import limits
@@ -35,6 +36,7 @@ def check_session_id(session: str) -> str:
     raise SessionIdError(f"{session[: limits.ID_CHARS_MAX]!r} is no session id: {fault}{offer}")
 
 
+@lru_cache(maxsize=4096)
 def _fault(session: str) -> str | None:
     """What is wrong with an id, or None."""
     if not 1 <= len(session) <= limits.ID_CHARS_MAX:

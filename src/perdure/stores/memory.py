@@ -9,10 +9,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from perdure import faults
-from perdure.errors import StoreUrlError
 from perdure.log import GENESIS, Record
 from perdure.stores import refusals
 from perdure.stores.contract import Batch, Head, Lease, Point, Store, check_batch
@@ -46,11 +45,9 @@ _PLACES: Final[dict[str, _Place]] = {}
 _PLACES_LOCK: Final = threading.Lock()
 
 
-def open_url(place: str, **options: object) -> MemoryStore:
+def open_url(place: str, **options: Any) -> MemoryStore:
     """The store of "memory:" and "memory:name"."""
-    if options:
-        raise StoreUrlError(f"memory: has no option {', '.join(options)}")
-    return MemoryStore(place)
+    return MemoryStore(place, **options)
 
 
 class MemoryStore(Store):

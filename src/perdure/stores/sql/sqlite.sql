@@ -46,7 +46,7 @@ SELECT key, epoch, kind, time_us, body, chain FROM records WHERE key = ?;
 
 -- name: heads
 SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary FROM sessions s JOIN families f ON f.number = s.family
-WHERE substr(s.id, 1, length(:prefix)) = :prefix ORDER BY s.tick DESC;
+ORDER BY s.tick DESC;
 
 -- name: head
 SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary FROM sessions s JOIN families f ON f.number = s.family

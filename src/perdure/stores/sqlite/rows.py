@@ -14,6 +14,7 @@ from perdure.errors import DamageError
 from perdure.log import KIND_NAMES, KINDS, Record
 from perdure.stores import refusals, sql
 from perdure.stores.contract import Batch, Lease, Point
+from perdure.stores.ids import check_session_id
 
 SQL: Final = sql.statements("sqlite")
 _SEQ_BITS: Final = 32
@@ -35,7 +36,7 @@ class Row:
 
 def find(db: sqlite3.Connection, session: str) -> Row | None:
     """The session's row, if it is there."""
-    found = db.execute(SQL["session"], (session,)).fetchone()
+    found = db.execute(SQL["session"], (check_session_id(session),)).fetchone()
     if found is None:
         return None
     number, family, epoch, owner, counter, seq, tick = found

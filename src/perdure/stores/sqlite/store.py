@@ -136,7 +136,7 @@ class SqliteStore(Store):
     def head(self, session: str) -> Head:
         """See `Store.head`."""
         with self._reader.transaction("DEFERRED") as db:
-            found = db.execute(rows.SQL["head"], (session,)).fetchone()
+            found = db.execute(rows.SQL["head"], (check_session_id(session),)).fetchone()
             if found is None:
                 raise self._absent(db, session)
         return Head(*found)
@@ -144,7 +144,7 @@ class SqliteStore(Store):
     def heads(self, *, prefix: str = "") -> list[Head]:
         """See `Store.heads`."""
         with self._reader.connection() as db:
-            return [Head(*found) for found in db.execute(rows.SQL["heads"], {"prefix": prefix})]
+            return [Head(*found) for found in db.execute(rows.SQL["heads"]) if found[0].startswith(prefix)]
 
     def points(self, session: str) -> list[Point]:
         """See `Store.points`."""

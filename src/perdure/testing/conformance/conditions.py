@@ -46,7 +46,7 @@ class ConditionChecks(Place):
                     log.attempt(Batch(records))
             for parts in ({"points": (Point(3, 0, 1, None, 0),)}, {"marks": ((b"m", 3),)}, {"keyframes": ((0, 1),)}):
                 with refused(ValueError):
-                    log.attempt(Batch((two,), **parts))  # type: ignore[arg-type]
+                    log.attempt(Batch((two,), **parts))
             same(log.content(), before)
 
     def test_an_old_epoch_is_fenced(self, tmp_path: Path) -> None:

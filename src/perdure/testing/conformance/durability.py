@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from perdure import faults
 from perdure.errors import ConflictError, HeldError
-from perdure.log import GENESIS, verified
+from perdure.log import GENESIS, Record, verified
 from perdure.stores import Batch, Lease, Point, Store
 from perdure.testing.conformance.tools import Place, records_after, same
 
@@ -89,7 +89,7 @@ def write_until_killed(place: Place, path: Path, messages: Connection, kill_at: 
     faults.hook = die
     with place.open(path) as store:
         store.create("s", owner="me")
-        records = []
+        records: list[Record] = []
         for seq in range(1, 1_000 if not kill_at else kill_at + 1):
             (record,) = records_after(records, "s", (b"%d" % seq,), kind="note")
             store.append("s", Batch((record,), points=(Point(seq, seq - 1, 1, None, 0),)), epoch=1, head=seq - 1)

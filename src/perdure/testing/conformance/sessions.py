@@ -12,6 +12,7 @@ from perdure.errors import (
     DamageError,
     FencedError,
     SessionErasedError,
+    SessionError,
     SessionExistsError,
     SessionIdError,
     SessionUnknownError,
@@ -81,9 +82,18 @@ class SessionChecks(Place):
                     store.create(session, owner="me")  # type: ignore[arg-type]
             same(store.heads(), [])
 
+    def test_what_is_no_id_is_never_found(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            Log(store).append(b"1")
+            for session in BAD_IDS:
+                for use in every_use(store, Lease(str(session), 1, "me", 0)):
+                    with refused(SessionError):
+                        use()
+            same((store.heads(prefix="\ud83d"), store.find("s", b"\xed\xa0\xbd")), ([], []))
+
     def test_an_unknown_session_is_named(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
-            for use in [*every_use(store, Lease("nobody", 1, "me", 0)), lambda: store.delete("nobody")]:
+            for use in every_use(store, Lease("nobody", 1, "me", 0), lambda: store.delete("nobody")):
                 with refused(SessionUnknownError, naming="nobody"):
                     use()
 
@@ -94,7 +104,7 @@ class SessionChecks(Place):
             log.append(b"gone", points=(Point(1, 0, 1, "gone", 0),), marks=((b"m", 1),), keyframes=((1, 1),))
             kept = other.content()
             store.delete("s")
-            for use in [*every_use(store, log.lease), lambda: store.create("s", owner="me")]:
+            for use in every_use(store, log.lease, lambda: store.create("s", owner="me")):
                 with refused(SessionErasedError, naming="s"):
                     use()
             store.release(log.lease)
@@ -140,11 +150,6 @@ class SessionChecks(Place):
         lease = store.create("s", owner="me")
         store.close()
         store.close()
-        for use in [
-            *every_use(store, lease),
-            store.heads,
-            lambda: store.delete("s"),
-            lambda: store.release(lease),
-        ]:
+        for use in every_use(store, lease, store.heads, lambda: store.delete("s"), lambda: store.release(lease)):
             with refused(ClosedError):
                 use()

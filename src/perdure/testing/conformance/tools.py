@@ -89,8 +89,8 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(start, range(count)))
 
 
-def every_use(store: Store, lease: Lease) -> list[Callable[[], object]]:
-    """Every operation on a session that is there already."""
+def every_use(store: Store, lease: Lease, *more: Callable[[], object]) -> list[Callable[[], object]]:
+    """Every operation on a session that is there already, and these."""
     session = lease.session
     return [
         lambda: store.claim(session, owner="other", seen=lease),
@@ -105,6 +105,7 @@ def every_use(store: Store, lease: Lease) -> list[Callable[[], object]]:
         lambda: store.find(session, b"m"),
         lambda: store.put_chunks(session, {b"d" * 32: b"c"}, epoch=lease.epoch),
         lambda: store.chunks(session, [b"d" * 32]),
+        *more,
     ]
 
 

@@ -1,0 +1,98 @@
+"""URLs of stores, ids of sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.errors import ClosedError, SessionIdError, StoreUrlError
+from perdure.stores import check_session_id, open_store
+from perdure.testing.conformance.sessions import BAD_IDS, IDS
+
+
+@pytest.mark.parametrize("form", ["{}", "sqlite:///{}", "sqlite:{}"])
+def test_a_path_is_a_sqlite_store(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "a #?%41 b.db"
+    with open_store(form.format(path)) as store:
+        store.create("s", owner="me")
+        assert store.url == f"sqlite:///{path}"
+    with open_store(store.url) as again:
+        assert again.head("s").seq == 0
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("url", ["agents.db", "sqlite:///agents.db", "sqlite:agents.db"])
+def test_a_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_store(url) as store:
+        monkeypatch.chdir("/")
+        store.create("s", owner="me")
+        assert store.url == f"sqlite:///{tmp_path}/agents.db"
+
+
+def test_memory_is_fresh_or_shared_by_name(tmp_path: Path) -> None:
+    with open_store("memory:") as one, open_store("memory:") as two:
+        one.create("s", owner="me")
+        assert two.heads() == []
+    with pytest.raises(ClosedError):
+        one.heads()
+    with open_store(f"memory:{tmp_path}") as one:
+        one.create("s", owner="me")
+    with open_store(f"memory:{tmp_path}") as two:
+        assert two.url == one.url
+        assert len(two.heads()) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://x", "no store mysql:; there are: a plain path, sqlite:, memory:"),
+        ("postgresql://h/db", "PostgreSQL, and this version has no such store"),
+        ("redis://h", "Redis"),
+        ("s3://bucket", "object stores"),
+        ("mongodb://h", "MongoDB"),
+        ("file:///x", "a folder per session"),
+        ("tiered:", "in front of"),
+        ("sqlite://host/x.db", "three slashes"),
+        ("sqlite:", "needs a path"),
+        ("", "needs a path"),
+    ],
+)
+def test_what_is_no_store_is_explained(url: str, said: str) -> None:
+    with pytest.raises(StoreUrlError) as caught:
+        open_store(url)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["{}/agents.db", "memory:"])
+def test_an_unknown_option_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(TypeError, match="buzy_s"):
+        open_store(url.format(tmp_path), buzy_s=1)
+
+
+@pytest.mark.parametrize("session", IDS)
+def test_an_id_is_left_as_it_is(session: str) -> None:
+    assert check_session_id(session) == session
+
+
+@pytest.mark.parametrize("session", BAD_IDS)
+def test_what_is_no_id_is_refused(session: str) -> None:
+    with pytest.raises(SessionIdError):
+        check_session_id(session)
+
+
+@pytest.mark.parametrize(
+    ("session", "offer"), [(" a\n", "'a'"), ("e\u0301", "'é'"), ("a\0b\ud83d", "'ab'"), ("x" * 201, repr("x" * 200))]
+)
+def test_the_clean_id_is_offered(session: str, offer: str) -> None:
+    with pytest.raises(SessionIdError) as caught:
+        check_session_id(session)
+    assert str(caught.value).endswith(f"; use {offer}")
+
+
+@pytest.mark.parametrize("session", ["", "..", " ", "\0"])
+def test_nothing_is_offered_where_nothing_is_left(session: str) -> None:
+    with pytest.raises(SessionIdError) as caught:
+        check_session_id(session)
+    assert "use" not in str(caught.value)
