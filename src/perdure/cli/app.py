@@ -1,0 +1,79 @@
+"""The program `perdure`: its commands, its first page, and what an error of a command becomes."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+import perdure
+from perdure.cli import checking, deciding, failing, looking, options, running
+from perdure.errors import PerdureError
+
+HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
+
+First: `perdure demo` kills an agent and lets it go on. Then your own function:
+
+    perdure run agent.py:agent --session first --input '{"topic": "tides"}'
+
+Kill it whenever you like, run the same line again, and it goes on. `perdure ls` lists what there is,
+`perdure show first` shows one session, and `perdure resume first` goes on with it from anywhere."""
+
+app = typer.Typer(
+    name="perdure",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
+)
+
+RUN, LOOK, DECIDE, CHECK = "Run", "Look", "Decide", "Check"
+
+app.command(rich_help_panel=RUN)(running.run)
+app.command(rich_help_panel=RUN)(running.resume)
+app.command(rich_help_panel=LOOK)(looking.ls)
+app.command(rich_help_panel=LOOK)(looking.show)
+app.command(rich_help_panel=LOOK)(looking.log)
+app.command(rich_help_panel=LOOK)(looking.state)
+app.command(rich_help_panel=DECIDE)(deciding.checkpoint)
+app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(deciding.rollback)
+app.command(rich_help_panel=DECIDE)(deciding.settle)
+app.command(rich_help_panel=DECIDE)(deciding.answer)
+app.command(rich_help_panel=CHECK)(checking.verify)
+app.command(
+    rich_help_panel=CHECK,
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)(checking.bench)
+app.command(rich_help_panel=CHECK)(checking.demo)
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - the signature of a callback of typer
+    if wanted:
+        typer.echo(f"perdure {perdure.__version__}")
+        raise typer.Exit
+
+
+@app.callback(help=HELP)
+def program(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Nothing of its own: the commands do the work."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs the command line and leaves with its exit status. An error of perdure is told without a traceback."""
+    arguments = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app(arguments, prog_name="perdure")
+    except PerdureError as error:
+        sys.exit(failing.tell(error, json=not {"--json", "--ndjson"}.isdisjoint(arguments)))

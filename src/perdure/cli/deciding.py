@@ -1,0 +1,153 @@
+"""`checkpoint`, `rollback`, `settle` and `answer`: what a person decides about a session that nobody runs."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perdure.cli import options, output
+from perdure.cli.place import place
+from perdure.cli.running import parsed
+from perdure.cli.text import choice
+from perdure.runtime import operator
+
+if TYPE_CHECKING:
+    from perdure.runtime.store import AgentStore
+
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; recorded.")]
+Seq = Annotated[
+    int, typer.Argument(metavar="SEQ", help="The record that waits, as `show` lists it.", show_default=False)
+]
+
+
+def checkpoint(
+    session: options.Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name to give.", show_default=False)],
+    *,
+    at: Annotated[str, typer.Option("--at", metavar="POINT", help="The restore point to name; -1 the newest.")] = "-1",
+    by: options.By = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Give a restore point a name to roll back to."""
+    with place(store).open() as opened:
+        seq = operator.checkpoint(opened, session, name, at=_point(at), by=_by(by))
+    if as_json:
+        output.document({"session": session, "name": name, "seq": seq})
+    else:
+        output.say(f"#{seq} of {session} is now called {name}")
+
+
+def rollback(
+    session: options.Session,
+    point: Annotated[
+        str,
+        typer.Argument(
+            metavar="POINT",
+            help="A checkpoint's name, the number of a restore point, -1 the newest, 0 the re-entry point.",
+            show_default=False,
+        ),
+    ],
+    *,
+    reason: Reason = "",
+    by: options.By = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Go back to a restore point; the session goes on from there when it is next run."""
+    where = place(store)
+    with where.open() as opened:
+        done = operator.rollback(opened, session, _point(point), reason=reason, by=_by(by))
+    if as_json:
+        told = {"to": done.to, "undo": list(done.undo), "standing": list(done.standing)}
+        output.document({"session": session, **told, "resume": where.command("resume", session)})
+        return
+    output.say(f"{session} is back at #{done.to}. To go on: {where.command('resume', session)}")
+    if done.undo:
+        output.say(f"undone before it goes on: {_seqs(done.undo)}")
+    if done.standing:
+        output.say(f"left standing, not undone: {_seqs(done.standing)}")
+
+
+def settle(
+    session: options.Session,
+    seq: Seq,
+    how: Annotated[
+        str, typer.Argument(metavar="done|not-done|abandoned", help="What became of it.", show_default=False)
+    ],
+    *,
+    result: Annotated[
+        str | None, typer.Option("--result", metavar="JSON", help="With done: what its call is answered with.")
+    ] = None,
+    result_text: Annotated[
+        str | None, typer.Option("--result-text", metavar="TEXT", help="The same, as plain text.")
+    ] = None,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Why you think so; recorded.")] = "",
+    by: options.By = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Decide about an action in doubt: it happened (done), it did not (not-done), or it is never to run (abandoned)."""
+    if result is not None and result_text is not None:
+        raise typer.BadParameter("give --result or --result-text, not both")
+    if how != "done" and (result is not None or result_text is not None):
+        raise typer.BadParameter("a result goes with done only")
+    value = result_text if result is None else parsed(result, option="--result")
+    where = place(store)
+    with where.open() as opened:
+        opened.settle(session, seq, how, result=value, by=_by(by), why=why)
+    _decided({"session": session, "seq": seq, "how": how}, where.command("resume", session), as_json=as_json)
+
+
+def answer(
+    session: options.Session,
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="Its number (digits) or its key.", show_default=False)
+    ],
+    text: Annotated[
+        str | None, typer.Argument(metavar="[ANSWER]", help="The answer: text, or one of the choices as listed.")
+    ] = None,
+    *,
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="JSON", help="The answer as JSON, instead of ANSWER.")
+    ] = None,
+    by: options.By = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Answer a question that a session asked."""
+    if (text is None) == (value is None):
+        raise typer.BadParameter("give an ANSWER, or --value JSON")
+    where, asked = place(store), int(question) if question.isdigit() else question
+    with where.open() as opened:
+        given = _choice(opened, session, asked, text) if text is not None else parsed(value or "", option="--value")
+        opened.answer(session, asked, given, by=_by(by))
+    _decided({"session": session, "question": asked}, where.command("resume", session), as_json=as_json)
+
+
+def _choice(store: AgentStore, session: str, question: int | str, text: str) -> Any:
+    """The choice that is written so; the text itself when the question has no such choice."""
+    asked = [e for e in store.log(session) if e.kind == "asked" and question in (e.seq, e["key"])]
+    choices = (asked[-1]["choices"] if asked else None) or []
+    return next((value for value in choices if choice(value) == text), text)
+
+
+def _decided(told: dict[str, Any], go_on: str, *, as_json: bool) -> None:
+    if as_json:
+        output.document({**told, "resume": go_on})
+    else:
+        output.say(f"recorded. To go on: {go_on}")
+
+
+def _point(text: str) -> int | str:
+    return int(text) if text.removeprefix("-").isdigit() else text
+
+
+def _by(name: str | None) -> str:
+    return getpass.getuser() if name is None else name
+
+
+def _seqs(seqs: tuple[int, ...]) -> str:
+    return ", ".join(f"#{seq}" for seq in seqs)

@@ -1,0 +1,186 @@
+"""`ls`, `show`, `log` and `state`: look at sessions. They need no lease and change nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from perdure import values
+from perdure.cli import options, output, records, shape
+from perdure.cli.place import Place, place
+from perdure.cli.running import tell_question
+from perdure.cli.text import age, json_of, moment, one_line, written
+from perdure.errors import NoPointError
+from perdure.runtime import operator
+from perdure.runtime.detail import detail
+
+if TYPE_CHECKING:
+    from perdure.runtime.detail import ActionDetail, Detail, PointDetail
+    from perdure.runtime.store import AgentStore, SessionInfo
+
+LISTED: Final = 10
+"""Restore points and actions that `show` lists, the newest."""
+
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at", metavar="POINT", help="A restore point: its number or name. Else the newest.", show_default=False
+    ),
+]
+
+
+def ls(
+    *,
+    status: Annotated[str | None, typer.Option("--status", metavar="STATUS", help="Only those of this status.")] = None,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only those whose id begins so.")] = "",
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """List the sessions, the one written to last first."""
+    with place(store).open() as opened:
+        found = opened.sessions(status=status, prefix=prefix)
+        if as_json:
+            output.document({"store": opened.url, "sessions": [shape.info(info) for info in found]})
+        elif found:
+            output.table(
+                ("session", "status", "reason", "saves", "actions", "age", "owner"), [_row(info) for info in found]
+            )
+        else:
+            output.say("no sessions" + (" like that" if status or prefix else ""))
+
+
+def _row(info: SessionInfo) -> tuple[object, ...]:
+    reason = one_line(info.reason, chars_max=60)
+    return info.id, info.status, reason, info.saves, info.actions, age(info.updated_us), info.owner
+
+
+def show(
+    session: options.Session,
+    *,
+    number: Annotated[
+        int, typer.Option("--last", metavar="N", min=0, help="How many restore points and actions to list.")
+    ] = LISTED,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show one session: where it stands, its restore points, what waits, its last actions."""
+    where = place(store)
+    with where.open() as opened:
+        found = detail(opened, session)
+    if as_json:
+        output.document(shape.detail(found, where))
+        return
+    _header(found)
+    _section("restore points", [_point(p) for p in found.points], ("seq", "name", "reason", "", "age"), number)
+    actions = ("seq", "call", "effect", "outcome", "attempts")
+    _section("actions", [_action(a) for a in found.actions], actions, number)
+    _section("left standing by a rollback", [_action(a) for a in found.standing], actions, number)
+    if found.questions:
+        output.say("\nwaits for a decision")
+    for question in found.questions:
+        tell_question(question, session, where)
+    if (hint := _next(found, where)) is not None:
+        output.say(f"\n{hint}")
+
+
+def _header(found: Detail) -> None:
+    info = found.info
+    facts = {
+        "session": info.id,
+        "status": f"{info.status} {info.reason}".strip(),
+        "form": f"{info.form} {info.entry}".strip(),
+        "version": found.version,
+        "labels": ", ".join(f"{name}={value}" for name, value in found.labels.items()),
+        "opened": f"{moment(info.created_us)[:19]}Z, {age(info.created_us)} ago",
+        "written": f"{moment(info.updated_us)[:19]}Z, {age(info.updated_us)} ago",
+        "owner": info.owner,
+        "log": f"{info.records} records, {info.saves} saves, {info.actions} actions",
+    }
+    for name, value in facts.items():
+        if value:
+            output.say(f"{name:<9} {one_line(value, chars_max=200)}")
+
+
+def _section(title: str, rows: list[tuple[object, ...]], columns: tuple[str, ...], number: int) -> None:
+    if not rows:
+        return
+    shown = rows[-number:] if number else []
+    left_out = f", the last {len(shown)} of {len(rows)}" if len(shown) < len(rows) else ""
+    output.say(f"\n{title}{left_out}")
+    if shown:
+        output.table(columns, shown)
+
+
+def _point(found: PointDetail) -> tuple[object, ...]:
+    reentry = "re-entry" if found.reentry else ""
+    return found.seq, found.name, one_line(found.reason, chars_max=40), reentry, age(found.time_us)
+
+
+def _action(found: ActionDetail) -> tuple[object, ...]:
+    return found.seq, one_line(found.call, chars_max=70), found.effect, found.outcome, found.attempts
+
+
+def _next(found: Detail, where: Place) -> str | None:
+    info = found.info
+    if info.status in ("completed", "running") or info.form == "handle":
+        return None
+    return f"to go on: {where.command('resume', info.id)}"
+
+
+def log(
+    session: options.Session,
+    *,
+    ndjson: Annotated[bool, typer.Option("--ndjson", help="One record per line, decoded, as JSON.")] = False,
+    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only the records after this one.")] = 0,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print the records of a session, verified, oldest first."""
+    with place(store).open() as opened:
+        entries = opened.log(session, after=after)
+        if as_json:
+            found = [records.document(entry, session) for entry in entries]
+            output.document({"session": session, "records": found})
+        elif ndjson:
+            for entry in entries:
+                output.line(records.document(entry, session))
+        else:
+            for entry in entries:
+                output.say(
+                    f"{entry.seq:>6} {moment(entry.time_us)[:23]} {entry.kind:<15} {records.line(entry)}".rstrip()
+                )
+
+
+def state(
+    session: options.Session,
+    *,
+    at: At = None,
+    part: Annotated[str | None, typer.Option("--part", metavar="NAME", help="Only this part, whole.")] = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print the state of a session, as of its newest snapshot or an earlier restore point."""
+    with place(store).open() as opened:
+        seq = None if at is None else point_of(opened, session, at)
+        found = opened.state_at(session, seq)
+    if part is not None and part not in found:
+        raise NoPointError(f"{session} has no part {part!r} there; it has: {', '.join(found) or 'none'}")
+    if as_json:
+        shown = found if part is None else {part: found[part]}
+        output.document({"session": session, "at": seq, "state": {name: json_of(v) for name, v in shown.items()}})
+    elif part is not None:
+        output.say(written(found[part]))
+    else:
+        output.table(("part", "value"), [(name, _short(value)) for name, value in found.items()])
+
+
+def _short(value: Any) -> str:
+    return one_line(values.describe(value), chars_max=120)
+
+
+def point_of(store: AgentStore, session: str, text: str) -> int:
+    """The number of the snapshot that a person means: digits are a number, everything else a name."""
+    if text.isdigit():
+        return int(text)
+    return operator.point(list(store.log(session)), session, -1 if text == "-1" else text)

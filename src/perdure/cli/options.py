@@ -1,0 +1,45 @@
+"""The options and arguments that several commands share, with their help."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+DASHED: Final = {"ignore_unknown_options": True}
+"""For commands whose arguments may begin with a dash, as -1 does."""
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where the sessions are kept: a file, or a URL. Else PERDURE_STORE, else perdure.db in this folder.",
+        show_default=False,
+    ),
+]
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, errors too.")]
+
+Session = Annotated[str, typer.Argument(metavar="SESSION", help="The id of the session.", show_default=False)]
+
+AcceptChange = Annotated[
+    bool, typer.Option("--accept-change", help="Let changed code leave recorded repeatable calls behind.")
+]
+
+Wait = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long to wait for a session that somebody holds."),
+]
+
+Progress = Annotated[
+    bool | None,
+    typer.Option(
+        "--progress/--quiet", help="Tell on stderr how it goes; by default when that is a terminal.", show_default=False
+    ),
+]
+
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Who decides; recorded. By default your user name.", show_default=False),
+]

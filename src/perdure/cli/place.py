@@ -1,0 +1,58 @@
+"""Which store a command means, and opening it: only `run` may make one that is not there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import perdure
+from perdure.errors import StoreUrlError
+
+if TYPE_CHECKING:
+    from perdure.runtime.store import AgentStore
+
+VARIABLE: Final = "PERDURE_STORE"
+DEFAULT: Final = "perdure.db"
+
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):(?:///)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A store that is meant. `given`: it was named on this command line, so commands that go on must, too."""
+
+    url: str
+    given: bool
+
+    def open(self, *, make: bool = False) -> AgentStore:
+        """Opens the store. Raises `StoreUrlError` when there is none, unless it may be made."""
+        path = _path(self.url)
+        if not make and path is not None and not path.exists():
+            raise StoreUrlError(
+                f"there is no store at {path}; `perdure run` makes it, --store or {VARIABLE} names another"
+            )
+        return perdure.open(self.url)
+
+    def command(self, *words: str | int) -> str:
+        """A command of perdure on this store, ready to be pasted into a shell."""
+        store = ["--store", self.url] if self.given else []
+        return shlex.join(["perdure", *map(str, words), *store])
+
+
+def place(option: str | None) -> Place:
+    """The store of `--store`, else of the environment, else of this folder."""
+    if option is not None:
+        return Place(option, given=True)
+    return Place(os.environ.get(VARIABLE) or DEFAULT, given=False)
+
+
+def _path(url: str) -> Path | None:
+    """The file that a URL names; None for a store that is no file."""
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return Path(url)
+    return Path(url[scheme.end() :]) if scheme[1].lower() == "sqlite" else None

@@ -1,0 +1,130 @@
+"""Records for people: a body with the user's values in it decoded, and one line that says what a record is about."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import values
+from perdure.cli.text import json_of, moment, one_line
+from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT
+from perdure.session import call as calls
+from perdure.session.lease import owner_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.log.entry import Entry
+
+ENCODED: Final = frozenset({"input", "delta", "manifest", "key", "strategy", "value", "result", "answer"})
+"""Fields that hold a value of the user's, encoded, when they hold bytes."""
+
+_FLAGS: Final = ((REENTRY, "re-entry point"), (RESTORE_POINT, "restore point"), (INSPECTION, "inspection only"))
+
+
+def document(entry: Entry, session: str) -> dict[str, Any]:
+    """A record as JSON, its values decoded; digests in hexadecimal."""
+    return {
+        "session": session,
+        "seq": entry.seq,
+        "epoch": entry.epoch,
+        "kind": entry.kind,
+        "time": moment(entry.time_us),
+        "body": {name: _field(name, value) for name, value in entry.body.items()},
+    }
+
+
+def _field(name: str, value: Any) -> Any:
+    if name == "owner":
+        return json.loads(value)
+    if name == "args":
+        return {key: _argument(recorded) for key, recorded in value.items()}
+    if isinstance(value, bytes):
+        return json_of(values.decode(value)) if name in ENCODED else value.hex()
+    if isinstance(value, dict) and "class" in value:
+        return _error(value)
+    return json_of(value)
+
+
+def _argument(recorded: Any) -> Any:
+    """One argument: its value, or for one that was too long or could not be stored what stands for it."""
+    if isinstance(recorded, bytes):
+        return json_of(values.decode(recorded))
+    return {"$recorded": {key: v.hex() if isinstance(v, bytes) else v for key, v in recorded.items()}}
+
+
+def _error(recorded: dict[str, Any]) -> dict[str, Any]:
+    """An error that an action ended with."""
+    args, attributes = recorded.get("args"), recorded.get("attributes", {})
+    return {
+        "class": recorded["class"],
+        "text": recorded["text"],
+        "args": None if args is None else json_of(values.decode(args)),
+        "attributes": {name: json_of(values.decode(data)) for name, data in attributes.items()},
+    }
+
+
+def line(entry: Entry) -> str:
+    """What a record is about, on one line."""
+    tell = _LINES.get(entry.kind)
+    return one_line(tell(entry) if tell else "", chars_max=110)
+
+
+def _opened(entry: Entry) -> str:
+    given = values.describe(values.decode(entry["input"]))
+    return f"{entry['form']} {entry['entry']} input={given}"
+
+
+def _owned(entry: Entry) -> str:
+    return f"by {owner_text(entry['owner'])}" + (", the changed code accepted" if entry["accept_change"] else "")
+
+
+def _saved(entry: Entry) -> str:
+    name = f"{entry['name']!r} " if entry["name"] else ""
+    flags = ", ".join(text for flag, text in _FLAGS if entry["flags"] & flag)
+    return f"{name}({flags}) from #{entry['parent']}, {len(entry['delta'])} bytes of changes"
+
+
+def _started(entry: Entry) -> str:
+    if entry["of"] is not None:
+        return f"#{entry['of']} again, attempt {entry['attempt']}"
+    inside = f" inside #{entry['parent']}" if entry["parent"] else ""
+    return f"{calls.call_text(entry['name'], entry['args'])} [{entry['effect']}]{inside}"
+
+
+def _ended(entry: Entry) -> str:
+    value = entry["value"]
+    if isinstance(value, bytes):
+        told = values.describe(values.decode(value))
+    elif isinstance(value, dict):
+        told = value.get("text", "")
+    else:
+        told = ""
+    by = f" by {entry['by']}" if entry.kind == "settled" and entry["by"] else ""
+    return f"#{entry['started']} {entry['how']}{by} {told}"
+
+
+def _status(entry: Entry) -> str:
+    return f"{entry['status']} {entry['reason']}"
+
+
+def _rolled_back(entry: Entry) -> str:
+    standing = f", left standing: {', '.join(f'#{seq}' for seq in entry['standing'])}" if entry["standing"] else ""
+    return f"to #{entry['to']} by {entry['by']} {entry['reason']}{standing}"
+
+
+_LINES: Final[dict[str, Callable[[Entry], str]]] = {
+    "opened": _opened,
+    "owned": _owned,
+    "saved": _saved,
+    "keyframe": lambda entry: f"of #{entry['of']}",
+    "action_started": _started,
+    "action_finished": _ended,
+    "settled": _ended,
+    "rolled_back": _rolled_back,
+    "value": lambda entry: f"{entry['kind']} {values.describe(values.decode(entry['value']))}",
+    "status": _status,
+    "asked": lambda entry: entry["prompt"],
+    "answered": lambda entry: f"#{entry['asked']} {values.describe(values.decode(entry['answer']))} by {entry['by']}",
+    "note": lambda entry: ", ".join(f"{name}={value}" for name, value in entry.body.items()),
+}

@@ -1,0 +1,227 @@
+"""`run` and `resume`: bring a function through crashes, and end with a status that says how the session stands."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from perdure.cli import failing, options, output, shape
+from perdure.cli.place import Place, place
+from perdure.cli.text import decisions, one_line, written
+from perdure.errors import DivergedError, EntryError, PerdureError
+from perdure.runtime.outcome import Outcome
+from perdure.session.opening import NO_INPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.runtime.outcome import Question
+    from perdure.runtime.store import AgentStore
+
+WAITING: Final = 75
+PAUSED: Final = 130
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="FUNCTION", help="The agent's function: file.py:function or module:function.", show_default=False
+    ),
+]
+SessionOption = Annotated[
+    str, typer.Option("--session", "-s", metavar="ID", help="The session: new, or gone on with.", show_default=False)
+]
+Input = Annotated[
+    str | None, typer.Option("--input", metavar="JSON", help="What `s.input` is, as JSON.", show_default=False)
+]
+InputText = Annotated[
+    str | None, typer.Option("--input-text", metavar="TEXT", help="What `s.input` is, as plain text.")
+]
+Label = Annotated[
+    list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="A label of a new session; repeatable.")
+]
+
+
+def run(
+    target: Target,
+    *,
+    session: SessionOption,
+    input_json: Input = None,
+    input_text: InputText = None,
+    label: Label = None,
+    wait: options.Wait = 0.0,
+    accept_change: options.AcceptChange = False,
+    progress: options.Progress = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Run an agent's function in a session: a new one, or one that goes on from where it was.
+
+    Ends with 0 when it is completed, 75 when it waits for a decision, 130 when it was stopped, 1 when it failed (or the
+    status of the error, if it is one of perdure's). Run it again and it goes on.
+    """
+    given = _input(input_json, input_text)
+    labels = _labels(label or [])
+    fn = load(target)
+    where = place(store)
+    with where.open(make=True) as opened:
+        outcome = _watched(
+            opened,
+            session,
+            show=progress,
+            as_json=as_json,
+            go=lambda: opened.run(fn, session, input=given, labels=labels, wait_s=wait, accept_change=accept_change),
+        )
+    _end(outcome, session, where, as_json=as_json)
+
+
+def resume(
+    session: options.Session,
+    *,
+    wait: options.Wait = 0.0,
+    accept_change: options.AcceptChange = False,
+    progress: options.Progress = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Go on with a session by its id alone: the function is found as it was recorded. Ends as `run` does."""
+    where = place(store)
+    with where.open() as opened:
+        if entry := opened.info(session).entry:
+            load(entry)
+        outcome = _watched(
+            opened,
+            session,
+            show=progress,
+            as_json=as_json,
+            go=lambda: opened.resume(session, accept_change=accept_change, wait_s=wait),
+        )
+    _end(outcome, session, where, as_json=as_json)
+
+
+def load(target: str) -> Callable[..., Any]:
+    """The function of that name. Raises `EntryError`, also when its module cannot be imported."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module("perdure.runtime.entry").load(target)  # type: ignore[no-any-return]
+    except PerdureError:
+        raise
+    except Exception as error:
+        raise EntryError(f"{target} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _watched(
+    store: AgentStore, session: str, *, show: bool | None, as_json: bool, go: Callable[[], Outcome]
+) -> Outcome:
+    """Runs and watches. What the agent prints goes to stderr when stdout is for one JSON document."""
+    progress = importlib.import_module("perdure.cli.progress")
+    aside = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
+    with aside, progress.Progress(store, session, show=sys.stderr.isatty() if show is None else show):
+        try:
+            return go()
+        except KeyboardInterrupt:
+            return Outcome("interrupted", reason="ended at once by a signal")
+
+
+def _input(text: str | None, plain: str | None) -> Any:
+    if text is not None and plain is not None:
+        raise typer.BadParameter("give --input or --input-text, not both")
+    if text is None:
+        return NO_INPUT if plain is None else plain
+    return parsed(text, option="--input")
+
+
+def parsed(text: str, *, option: str) -> Any:
+    """The value of JSON that was typed. A usage error says how to quote it."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{option} is not JSON: {one_line(text, chars_max=60)} ({error}). Quote it for the shell: "
+            f"""{option} '{{"key": "value"}}', {option} '"text"'; plain text goes into {option}-text"""
+        ) from error
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _labels(given: list[str]) -> dict[str, str]:
+    pairs = [label.partition("=") for label in given]
+    wrong = next((name for name, equals, _ in pairs if not name or not equals), None)
+    if wrong is not None:
+        raise typer.BadParameter(f"--label {wrong}: write it as NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+# --- telling how it ended --------------------------------------------------------------------------------------------
+
+
+def _end(outcome: Outcome, session: str, where: Place, *, as_json: bool) -> None:
+    """Tells how the run ended, and ends with the status that says so."""
+    if as_json:
+        output.document(shape.outcome(outcome, session, where))
+    else:
+        _TOLD[outcome.status](outcome, session, where)
+    raise typer.Exit(_exit_status(outcome))
+
+
+def _exit_status(outcome: Outcome) -> int:
+    if outcome.status == "failed":
+        return 1 if outcome.error is None else failing.status_of(outcome.error)
+    return {"completed": 0, "waiting": WAITING, "paused": PAUSED, "interrupted": PAUSED}[outcome.status]
+
+
+def _completed(outcome: Outcome, _session: str, _where: Place) -> None:
+    if outcome.result is not None:
+        output.say(written(outcome.result))
+
+
+def _waiting(outcome: Outcome, session: str, where: Place) -> None:
+    output.say(f"{session} waits for {len(outcome.questions)} decision{'s'[: len(outcome.questions) != 1]}:")
+    for question in outcome.questions:
+        tell_question(question, session, where)
+    output.say(f"\nthen: {where.command('resume', session)}")
+
+
+def tell_question(question: Question, session: str, where: Place) -> None:
+    """What must be decided, and the commands that decide it."""
+    verb = "settle" if question.kind == "doubt" else "answer"
+    output.say(f"\n#{question.seq} {one_line(question.prompt, chars_max=1000)}")
+    for words, meaning in decisions(question):
+        output.say(f"  {where.command(verb, session, *words)}" + (f"   # {meaning}" if meaning else ""))
+
+
+def _paused(outcome: Outcome, session: str, where: Place) -> None:
+    output.warn(f"{outcome.status} ({outcome.reason}); nothing is lost. To go on: {where.command('resume', session)}")
+
+
+def _failed(outcome: Outcome, session: str, where: Place) -> None:
+    again = where.command("resume", session)
+    if isinstance(outcome.error, DivergedError):
+        output.warn(f"error: {session} cannot go on with this code: {outcome.error} (diverged)")
+        output.warn(
+            f"Put the code right and go on: {again}\nor let it leave repeatable calls behind: {again} --accept-change"
+        )
+        output.warn(f"or go back to before the change: {where.command('rollback', session, 'POINT')}")
+    elif isinstance(outcome.error, PerdureError):
+        output.warn(f"error: {outcome.error} ({outcome.error.code})\nOnce that is mended: {again}")
+    else:
+        trace = failing.users_traceback(outcome.error) if outcome.error is not None else outcome.reason
+        output.warn(f"{trace}\n{session} failed; what was done is kept. Mend the cause, then: {again}")
+
+
+_TOLD: Final = {
+    "completed": _completed,
+    "waiting": _waiting,
+    "paused": _paused,
+    "interrupted": _paused,
+    "failed": _failed,
+}

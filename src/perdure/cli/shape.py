@@ -1,0 +1,79 @@
+"""The JSON of each command. `docs/cli.md` promises these shapes: names are added, never changed or taken away."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from perdure.cli import failing
+from perdure.cli.text import decisions, json_of, moment
+
+if TYPE_CHECKING:
+    from perdure.cli.place import Place
+    from perdure.runtime.detail import ActionDetail, Detail, PointDetail
+    from perdure.runtime.outcome import Outcome, Question
+    from perdure.runtime.store import SessionInfo
+
+
+def info(found: SessionInfo) -> dict[str, Any]:
+    """A session as listings show it."""
+    plain = {
+        name: value for name, value in asdict(found).items() if name not in ("id", "created_us", "updated_us", "waits")
+    }
+    times = {"created": moment(found.created_us), "updated": moment(found.updated_us)}
+    return {"session": found.id, **plain, **times, "waits": list(found.waits)}
+
+
+def detail(found: Detail, place: Place) -> dict[str, Any]:
+    """A session in full."""
+    return {
+        **info(found.info),
+        "version": found.version,
+        "labels": found.labels,
+        "points": [point(p) for p in found.points],
+        "journal": [action(a) for a in found.actions],
+        "standing": [action(a) for a in found.standing],
+        "questions": [question(q, found.info.id, place) for q in found.questions],
+    }
+
+
+def point(found: PointDetail) -> dict[str, Any]:
+    """A restore point."""
+    return {
+        "seq": found.seq,
+        "name": found.name or None,
+        "reason": found.reason or None,
+        "reentry": found.reentry,
+        "time": moment(found.time_us),
+    }
+
+
+def action(found: ActionDetail) -> dict[str, Any]:
+    """An action."""
+    plain = {name: value for name, value in asdict(found).items() if name != "started_us"}
+    return {**plain, "started": moment(found.started_us)}
+
+
+def question(found: Question, session: str, place: Place) -> dict[str, Any]:
+    """What waits for a person, with the commands that decide it."""
+    verb = "settle" if found.kind == "doubt" else "answer"
+    return {
+        "seq": found.seq,
+        "kind": found.kind,
+        "prompt": found.prompt,
+        "choices": None if found.choices is None else json_of(list(found.choices)),
+        "commands": [place.command(verb, session, *words) for words, _ in decisions(found)],
+    }
+
+
+def outcome(found: Outcome, session: str, place: Place) -> dict[str, Any]:
+    """How a run ended."""
+    return {
+        "session": session,
+        "status": found.status,
+        "reason": found.reason,
+        "result": json_of(found.result),
+        "error": None if found.error is None else failing.document(found.error, trace=True),
+        "questions": [question(q, session, place) for q in found.questions],
+        "resume": place.command("resume", session),
+    }

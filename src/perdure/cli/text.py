@@ -1,0 +1,70 @@
+"""Short texts for people: ages, durations, values and messages on one line. Never a format."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import clock, values
+
+if TYPE_CHECKING:
+    from perdure.runtime.outcome import Question
+
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_ESCAPED: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: " ", 10: " ", 13: " "}
+
+
+def one_line(text: str, *, chars_max: int = 80) -> str:
+    """The text without line breaks and control characters, shortened at its end."""
+    clean = " ".join(text.translate(_ESCAPED).split())
+    return clean if len(clean) <= chars_max else clean[: chars_max - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
+    if 0 <= seconds < 10:
+        return f"{seconds:.1f} s"
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
+    return f"{int(seconds // size)} {unit}"
+
+
+def age(time_us: int) -> str:
+    """How long ago that was, to the unit that matters."""
+    return duration(max(0, (clock.now_us() - time_us) // 1_000_000) or 0).replace(".0", "")
+
+
+def moment(time_us: int) -> str:
+    """A time as ISO 8601, UTC, to the microsecond."""
+    seconds, rest = divmod(time_us, 1_000_000)
+    found = dt.datetime.fromtimestamp(seconds, dt.UTC).replace(microsecond=rest)
+    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def json_of(value: Any) -> Any:
+    """A value as plain JSON; what JSON cannot hold is tagged as in the json codec (`{"$bytes": …}`)."""
+    return json.loads(values.encode(value, codec="json"))
+
+
+def written(value: Any) -> str:
+    """A whole value for the terminal: text as it is, everything else as indented JSON."""
+    return value if isinstance(value, str) else json.dumps(json_of(value), indent=2, ensure_ascii=False)
+
+
+def choice(value: Any) -> str:
+    """An answer as it is typed: text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(json_of(value))
+
+
+def decisions(question: Question) -> list[tuple[tuple[str, ...], str]]:
+    """What can be decided: the words after `perdure settle SESSION` or `perdure answer SESSION`, and what they mean."""
+    seq = str(question.seq)
+    if question.kind == "doubt":
+        return [
+            ((seq, "done", "--result", "JSON"), "it happened: its call is answered with this result"),
+            ((seq, "not-done"), "it did not happen: it runs again"),
+            ((seq, "abandoned"), "it is never run: its call raises AbandonedError"),
+        ]
+    if question.choices is None:
+        return [((seq, "TEXT"), "any text; --value JSON for anything else")]
+    return [((seq, choice(value)), "") for value in question.choices]

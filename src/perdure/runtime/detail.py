@@ -1,0 +1,112 @@
+"""One session in full, for people to look at: how it was opened, its restore points, actions, and what waits or stands.
+
+Everything here is folded from the log; nothing is kept and nothing of the user's code is met.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from perdure.log.action import Action, Actions
+from perdure.log.branch import branch, is_reentry, is_restore_point
+from perdure.runtime import operator
+from perdure.session import call as calls
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Entry
+    from perdure.runtime.outcome import Question
+    from perdure.runtime.store import AgentStore, SessionInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PointDetail:
+    """A restore point of the present branch. `reentry`: code can start here from its top."""
+
+    seq: int
+    name: str
+    reason: str
+    reentry: bool
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionDetail:
+    """One action.
+
+    `outcome` is result, error, unstorable, not done, abandoned, undone, running (its session is), in doubt (started,
+    not known to have happened) or cut off (the same, for one that is safe to run again).
+    """
+
+    seq: int
+    call: str
+    effect: str
+    outcome: str
+    attempts: int
+    parent: int | None
+    started_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """Points and actions are those of the present branch, oldest first; `standing` are effects on branches left."""
+
+    info: SessionInfo
+    version: str
+    labels: dict[str, str]
+    points: tuple[PointDetail, ...]
+    actions: tuple[ActionDetail, ...]
+    standing: tuple[ActionDetail, ...]
+    questions: tuple[Question, ...]
+
+
+def detail(store: AgentStore, session: str) -> Detail:
+    """Reads the whole log, verified. Raises `SessionUnknownError`, `DamageError`."""
+    info = store.info(session)
+    entries = list(store.log(session))
+    tip, everything = branch(entries), Actions(entries)
+    running = info.status == "running"
+    mine = Actions(tip)
+    stands = {seq for entry in entries if entry.kind == "rolled_back" for seq in entry["standing"]}
+    return Detail(
+        info=info,
+        version=entries[0]["version"],
+        labels=dict(entries[0]["labels"]),
+        points=tuple(_points(entries, tip)),
+        actions=tuple(_action(action, running=running) for action in mine.values()),
+        standing=tuple(
+            _action(everything[seq], running=False) for seq in sorted(stands - mine.keys()) if everything[seq].standing
+        ),
+        questions=store.questions(session),
+    )
+
+
+def _points(entries: list[Entry], tip: list[Entry]) -> list[PointDetail]:
+    named = {seq: name for name, seq in operator.names(entries).items()}
+    return [
+        PointDetail(e.seq, named.get(e.seq) or e["name"] or "", e["reason"] or "", is_reentry(e), e.time_us)
+        for e in tip
+        if is_restore_point(e)
+    ]
+
+
+def _action(action: Action, *, running: bool) -> ActionDetail:
+    return ActionDetail(
+        seq=action.seq,
+        call=calls.call_text(action.name, action.args),
+        effect=action.effect,
+        outcome=_outcome(action, running=running),
+        attempts=action.attempts,
+        parent=action.parent,
+        started_us=action.started_us,
+    )
+
+
+def _outcome(action: Action, *, running: bool) -> str:
+    if action.undone:
+        return "undone"
+    if action.known is not None:
+        return action.known.how
+    if running:
+        return "running"
+    return "in doubt" if action.effect == "once" else "cut off"
