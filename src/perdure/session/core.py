@@ -61,6 +61,7 @@ class Journal:
         self._put_off: list[Draft] = []
         self._whole: list[Entry] | None = None
         self._asked: dict[int, int] = {}
+        self._undoing: tuple[bytes, ...] = ()
 
     # --- records -----------------------------------------------------------------------------------------------------
 
@@ -203,7 +204,7 @@ class Journal:
         else:
             raise Suspended((action.seq,))
         body = {"started": action.seq, **outcome_body(outcome), "by": "verify", "why": ""}
-        yield from self.commit(Draft("settled", body, _marks(action)))
+        yield from self.commit(Draft("settled", body, self._marks(action)))
         return None if outcome.how == "not done" else outcome
 
     # --- effects that stand on a branch that was left -----------------------------------------------------------------
@@ -270,9 +271,9 @@ class Journal:
         """The record of a start, or of another attempt. That of `repeatable` rides in the next commit."""
         if action is None:
             action = yield from self._first_start(call)
-            action.seq = self.put_off(Draft("action_started", started_body(action), _marks(action)))
+            action.seq = self.put_off(Draft("action_started", started_body(action), self._marks(action)))
         else:
-            self.put_off(Draft("action_started", {"of": action.seq, "attempt": action.attempts + 1}, _marks(action)))
+            self.put_off(Draft("action_started", {"of": action.seq, "attempt": action.attempts + 1}, self._marks(action)))
         if at_once and call.effect != "repeatable":
             yield from self.commit()
         return self.ledger.actions.get(action.seq, action)
@@ -317,8 +318,13 @@ class Journal:
 
     def _finish(self, action: Action, outcome: Outcome, *, duration_us: int) -> Steps:
         body = {"started": action.seq, **outcome_body(outcome), "duration_us": duration_us}
-        undone = self.ledger.actions.get(action.undoes) if action.undoes is not None else None
-        yield from self.commit(Draft("action_finished", body, (*_marks(action), *(_marks(undone) if undone else ()))))
+        yield from self.commit(Draft("action_finished", body, self._marks(action)))
+
+    def _marks(self, action: Action) -> tuple[bytes, ...]:
+        """What the records of an action are looked up by: its key; for an undo, the key of what it undoes."""
+        if action.undoes is not None:
+            return self._undoing
+        return (key_mark(action.key),) if action.key is not None else ()
 
     def failures_of(self, action: Action) -> int:
         """How often this action has ended with an error so far, over the whole log."""
@@ -384,10 +390,6 @@ class Journal:
         if found:
             self.ledger.claimed.add(found[0].seq)
         return found[0] if found else None
-
-
-def _marks(action: Action) -> tuple[bytes, ...]:
-    return (key_mark(action.key),) if action.key is not None else ()
 
 
 def _divergence(what: str, left: Action, like: Action | None, live: Call | None) -> str:

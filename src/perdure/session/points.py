@@ -204,16 +204,20 @@ class Core(Journal):
 
     def finish_undos(self) -> Steps:
         """Undos that a recorded rollback still owes; done before any code runs."""
-        for entry in self.ledger.rollbacks:
-            for seq in entry["undo"]:
+        for seq in [seq for entry in self.ledger.rollbacks for seq in entry["undo"]]:
+            try:
                 yield from self._undo(seq)
+            except Suspended as suspended:
+                raise self.leave(suspended) from None
 
     def _undo(self, seq: int) -> Steps:
         everything = Actions((yield from self.whole()))
         tried = next((a for a in everything.values() if a.undoes == seq), None)
         if tried and tried.outcome and tried.outcome.how != "not done":
             return
-        call = self._undo_call(everything[seq])
+        undone = everything[seq]
+        call = self._undo_call(undone)
+        self._undoing = (key_mark(undone.key),) if undone.key is not None else ()
         if tried and call.effect == "once" and not tried.outcome:
             if (yield from self.settle_doubt(call, tried)) is not None:
                 return
