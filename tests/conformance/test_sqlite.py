@@ -7,9 +7,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -227,12 +228,12 @@ def test_a_reader_in_the_way_only_puts_the_checkpoint_off(path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- fork
 
 
-def in_child(work: object) -> int:
+def in_child(work: Callable[[], object]) -> int:
     """The exit status of a forked child that does `work`."""
     pid = os.fork()
     if pid == 0:
         try:
-            work()  # type: ignore[operator]
+            work()
         except BaseException:  # noqa: BLE001 - the child ends here, whatever happened
             os._exit(1)
         os._exit(0)
@@ -396,3 +397,57 @@ def test_a_read_only_disk_is_read_and_says_so_when_written(small_disk: Path, *, 
         with pytest.raises(StoreFailedError, match="read-only"):
             append(store, 1)
         assert bodies(store) == []
+
+
+def as_nobody(work: Callable[[], object]) -> int:
+    """The exit status of a child that does `work` without the rights of root."""
+
+    def child() -> object:
+        if os.getuid() == 0:
+            os.setuid(65534)
+        return work()
+
+    return in_child(child)
+
+
+def test_a_folder_that_may_not_be_written_is_read_while_a_writer_is_there() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "agents.db"
+        open_store(path).close()
+        path.chmod(0o644)
+        path.parent.chmod(0o555)
+
+        def alone() -> None:
+            with pytest.raises(StoreFailedError, match="only while a writer has it open"):
+                open_store(path)
+
+        def beside_a_writer() -> None:
+            with open_store(path) as store:
+                assert [head.session for head in store.heads()] == ["s"]
+                with pytest.raises(StoreFailedError, match="read-only"):
+                    store.create("t", owner="me")
+
+        assert as_nobody(alone) == 0
+        path.parent.chmod(0o755)
+        with writing_elsewhere(path):
+            path.parent.chmod(0o555)
+            assert as_nobody(beside_a_writer) == 0
+        path.parent.chmod(0o755)
+
+
+@contextmanager
+def writing_elsewhere(path: Path) -> Iterator[None]:
+    """Another process that has made a session "s" and keeps the store open."""
+    script = (
+        "import sys; from perdure.stores import open_store\n"
+        "with open_store(sys.argv[1]) as store:\n"
+        "    store.create('s', owner='me'); print(flush=True); input()\n"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", script, path], stdin=pipe, stdout=pipe) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdout.readline()
+        yield
+        process.stdin.write(b"\n")
+        process.stdin.flush()

@@ -12,6 +12,10 @@ _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
+_WORDS_BY_NAME: Final = {
+    "SQLITE_READONLY_DIRECTORY": "its folder may not be written here: it can be read only while a writer has it open",
+}
+
 _WORDS: Final = {
     sqlite3.SQLITE_FULL: "the disk is full; make space and go on",
     sqlite3.SQLITE_READONLY: "it is read-only here: reading works, writing does not",
@@ -50,4 +54,5 @@ def meaning(error: sqlite3.Error | OverflowError, *, url: str, busy_s: float) ->
     if code in _DAMAGED:
         return DamageError(f"{url}: {error}; nothing was written, keep the file and restore from a copy")
     name = getattr(error, "sqlite_errorname", type(error).__name__)
-    return StoreFailedError(f"{url}: {_WORDS.get(code, str(error))} ({name})")
+    words = _WORDS_BY_NAME.get(name) or _WORDS.get(code) or str(error)
+    return StoreFailedError(f"{url}: {words} ({name})")
