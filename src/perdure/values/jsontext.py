@@ -7,7 +7,6 @@ is written inside `{"$dict": …}`.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 import re
@@ -34,7 +33,7 @@ def encode(value: Any, *, at: str) -> bytes:
 def decode(data: bytes) -> Any:
     """The value. Raises DamageError, FormatNewerError or TagError; runs and imports nothing that the text names."""
     try:
-        tree = _tree(json.loads(data, object_pairs_hook=_unique, parse_constant=_constant))
+        tree = _tree(json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=_constant))
     except (ValueError, RecursionError) as error:
         raise DamageError(f"not a stored value: {error}") from error
     return from_tree(tree)
@@ -106,26 +105,30 @@ def _tree(node: Any) -> Any:
 
 def _untag(node: dict[str, Any]) -> Any:
     ((name, body),) = node.items()
-    if name in _OWN:
-        try:
-            return _OWN[name](body)
-        except (ValueError, TypeError, AttributeError, struct.error, binascii.Error) as error:
-            raise DamageError(f"not a stored value: {name[1:]} {body!r:.60}") from error
+    if name in _LEAVES:
+        return _leaf_of(name, body)
+    if name == "$class":
+        tag, version, body = _class_parts(body)
+        return Tagged(CLASS, [tag, version, _tree(body)])
+    if name == "$dict" and type(body) is dict:
+        return {key: _tree(item) for key, item in body.items()}
     kind = kinds.BY_NAME.get(name[1:])
     if kind is None:
         raise FormatNewerError(f"values of kind {name[1:61]!r} are not known to this version of perdure")
     return Tagged(kind.number, _tree(body))
 
 
-def _read_dict(body: Any) -> Any:
-    return {key: _tree(item) for key, item in body.items()}
+def _class_parts(body: Any) -> tuple[str, int, Any]:
+    if type(body) is list and [type(part) for part in body[:-1]] == [str, int]:
+        return body[0], body[1], body[2]
+    raise DamageError("not a stored class: it does not begin with a tag and a version")
 
 
-def _read_class(body: Any) -> Tagged:
-    tag, version, tree = body
-    if type(tag) is not str or type(version) is not int:
-        raise DamageError("not a stored class: it does not begin with a tag and a version")
-    return Tagged(CLASS, [tag, version, _tree(tree)])
+def _leaf_of(name: str, body: Any) -> Any:
+    try:
+        return _LEAVES[name](body)
+    except (ValueError, TypeError, struct.error) as error:
+        raise DamageError(f"not a stored value: {name[1:]} {body!r:.60}") from error
 
 
 def _read_int(body: Any) -> Any:
@@ -143,10 +146,4 @@ def _read_float(body: Any) -> float:
     return float(value)
 
 
-_OWN: Final = {
-    "$dict": _read_dict,
-    "$class": _read_class,
-    "$int": _read_int,
-    "$bytes": _read_bytes,
-    "$float": _read_float,
-}
+_LEAVES: Final = {"$int": _read_int, "$bytes": _read_bytes, "$float": _read_float}

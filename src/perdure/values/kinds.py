@@ -144,7 +144,8 @@ def _load_frozenset(tree: list[Any]) -> frozenset[Any]:
     return frozenset(_load_set(tree))
 
 
-def _list_step(_value: Any, index: int) -> str:
+def list_step(_value: Any, index: int) -> str:
+    """The step to an item of a list or tuple."""
     return f"[{index}]"
 
 
@@ -337,7 +338,7 @@ KINDS: Final = (
     Kind(2, "text", str, bytes, _dump_text, _load_text),
     Kind(3, "int", int, bytes, _dump_int, _load_int),
     Kind(4, "map", dict, list, _dump_map, _load_map, _map_step),
-    Kind(5, "tuple", tuple, list, list, tuple, _list_step),
+    Kind(5, "tuple", tuple, list, list, tuple, list_step),
     Kind(6, "set", set, list, list, _load_set, _element_step),
     Kind(7, "frozenset", frozenset, list, list, _load_frozenset, _element_step),
     Kind(8, "bytearray", bytearray, bytes, bytes, bytearray),

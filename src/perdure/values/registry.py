@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from perdure import limits
-from perdure.errors import StorableError, TagError
+from perdure.errors import DamageError, TagError
 from perdure.values import arrays
 from perdure.values.describe import class_name
 from perdure.values.path import Refusal
@@ -45,17 +45,23 @@ class Entry:
             raise TagError(f"{self.tag!r} was stored as version {version}; the class here is version {self.version}")
         try:
             return self.shape.build(body, lambda fields: self._upcast(version, fields))
-        except StorableError as error:
+        except TagError as error:
             raise TagError(f"{self.tag!r} version {version}: {error}") from error
         except Exception as error:
-            raise TagError(f"{self.tag!r} version {version} cannot be rebuilt: {error!r:.200}") from error
+            raise DamageError(f"{self.tag!r} version {version} cannot be rebuilt: {error!r:.200}") from error
 
     def _upcast(self, version: int, fields: Any) -> Any:
         for old in range(version, self.version):
             if old not in self.upcasts:
                 raise TagError(f"no upcast from version {old} to {old + 1} is registered")
-            fields = self.upcasts[old](fields)
+            fields = self._one_upcast(old, fields)
         return fields
+
+    def _one_upcast(self, old: int, fields: Any) -> Any:
+        try:
+            return self.upcasts[old](fields)
+        except Exception as error:
+            raise TagError(f"the upcast from version {old} failed: {error!r:.200}") from error
 
 
 _classes: dict[type, Entry] = {}

@@ -40,7 +40,7 @@ def to_tree(value: Any, *, at: str = "$") -> Any:
 
 
 class _Walk:
-    """One walk: the containers it is inside of, and how many nodes it met."""
+    """One walk: the containers it is inside of, and how many nodes it met. Three frames of the stack for each level."""
 
     __slots__ = ("inside", "nodes")
 
@@ -52,30 +52,28 @@ class _Walk:
         cls = type(value)
         if cls in _SIMPLE:
             return _leaf(value, cls)
-        if id(value) in self.inside:
+        key = id(value)
+        if key in self.inside:
             raise Refusal("contains itself")
         if len(self.inside) >= limits.DEPTH_MAX:
             raise Refusal(f"nested deeper than {limits.DEPTH_MAX} levels", limit=True)
-        self.inside.add(id(value))
+        self.inside.add(key)
         try:
-            return self._list(value.copy()) if cls is list else self._opened(value, cls)
-        finally:
-            self.inside.discard(id(value))
-
-    def _opened(self, value: Any, cls: type) -> Any:
-        if cls is dict:
-            value = value.copy()
-            if _has_plain_keys(value):
+            if cls is list:
+                return self._list(value.copy())
+            if cls is dict and _has_plain_keys(value := value.copy()):
                 return self._dict(value)
-        kind = kinds.of(cls)
-        return self._class(value, cls) if kind is None else self._kind(value, kind)
+            kind = kinds.of(cls)
+            return self._class(value, cls) if kind is None else self._kind(value, kind)
+        finally:
+            self.inside.discard(key)
 
     def _count(self, more: int) -> None:
         self.nodes += more
         if self.nodes > limits.NODES_MAX:
             raise Refusal(f"more than {limits.NODES_MAX} values", limit=True)
 
-    def _list(self, items: list[Any]) -> list[Any]:
+    def _list(self, items: list[Any], *, of: Any = None, step: kinds.Step = kinds.list_step) -> list[Any]:
         self._count(len(items))
         if len(items) > _FLAT_MIN and _is_flat(items):
             return items
@@ -84,7 +82,7 @@ class _Walk:
             for item in items:
                 out.append(self.node(item))  # noqa: PERF401  (its length is the index of the item that is refused)
         except Refusal as refusal:
-            refusal.steps.append(f"[{len(out)}]")
+            refusal.steps.append(step(of, len(out)))
             raise
         return out
 
@@ -103,12 +101,7 @@ class _Walk:
         tree = kind.dump(value)
         if type(tree) is not list:
             return Tagged(kind.number, self.node(tree))
-        try:
-            tree = self._list(tree)
-        except Refusal as refusal:
-            index = int(refusal.steps.pop()[1:-1])
-            refusal.steps.append(kind.step(value, index))
-            raise
+        tree = self._list(tree, of=value, step=kind.step)
         if kind.number in _SETS:
             tree.sort(key=pack_tree)
         return Tagged(kind.number, tree)
@@ -119,12 +112,12 @@ class _Walk:
         entry = registry.entry_of(cls)
         if entry is None:
             raise registry.refusal(cls)
-        return Tagged(CLASS, [entry.tag, entry.version, self._body(entry.take(value))])
-
-    def _body(self, body: Any) -> Any:
+        body = entry.take(value)
         if type(body) is dict:
-            return self._dict(body)
-        return [self._body(part) for part in body] if type(body) is list else self.node(body)
+            body = self._dict(body)
+        elif type(body) is list:
+            body = [self._dict(part) if type(part) is dict else self.node(part) for part in body]
+        return Tagged(CLASS, [entry.tag, entry.version, body])
 
 
 def _leaf(value: Any, cls: type) -> Any:
