@@ -7,7 +7,6 @@ it, they wait, after which the log starts again at its beginning and so stays sh
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
 from typing import Final
 
 from perdure.errors import PerdureError
@@ -30,20 +29,22 @@ class Checkpointer:
         self._writer = writer
         self._pages = pages
         self._grown = 0
+        self._lock = threading.Lock()
         self._due = threading.Event()
         self._ended = False
         self._thread: threading.Thread | None = None
         self.error: PerdureError | None = None
 
     def grown(self, size: int) -> None:
-        """Tells that a commit with `size` bytes of bodies was written. Called under the writer's lock."""
-        self._grown += _COMMIT_PAGES + size // _PAGE_BYTES
-        if self._grown < self._pages:
-            return
-        self._grown = 0
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="perdure-checkpoint", daemon=True)
-            self._thread.start()
+        """Tells that a commit with `size` bytes of bodies was written."""
+        with self._lock:
+            self._grown += _COMMIT_PAGES + size // _PAGE_BYTES
+            if self._grown < self._pages:
+                return
+            self._grown = 0
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="perdure-checkpoint", daemon=True)
+                self._thread.start()
         self._due.set()
 
     def end(self) -> None:
@@ -67,8 +68,7 @@ class Checkpointer:
         for _ in range(_ROUNDS):
             if self._carry("PASSIVE") <= REST_PAGES:
                 break
-        with ExitStack() as held:
-            held.enter_context(self._writer.lock)
+        with self._writer.lock:
             self._carry("RESTART")
 
     def _carry(self, mode: str) -> int:
