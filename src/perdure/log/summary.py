@@ -3,7 +3,7 @@ log and compares."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from perdure import values
@@ -37,7 +37,8 @@ class Summary:
 
     def encoded(self) -> bytes:
         """As it is kept beside the head."""
-        return values.encode([list(v) if isinstance(v, tuple) else v for v in asdict(self).values()])
+        kept = [getattr(self, name) for name in _NAMES]
+        return values.encode([list(value) if type(value) is tuple else value for value in kept])
 
     def after(self, entry: Entry) -> Summary:
         """With one more record taken into account."""
@@ -49,10 +50,12 @@ class Summary:
 def decoded(data: bytes) -> Summary:
     """The summary that stands beside a head. Raises `DamageError` if it is none."""
     found = values.decode(data)
-    names = fields(Summary)
-    if not isinstance(found, list) or len(found) != len(names):
+    if not isinstance(found, list) or len(found) != len(_NAMES):
         raise DamageError("the summary beside the head is not one; verify the session")
-    return Summary(**{f.name: tuple(v) if isinstance(v, list) else v for f, v in zip(names, found, strict=True)})
+    return Summary(*(tuple(value) if isinstance(value, list) else value for value in found))
+
+
+_NAMES = tuple(field.name for field in fields(Summary))
 
 
 def _opened(_: Summary, entry: Entry) -> dict[str, Any]:
