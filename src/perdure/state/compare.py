@@ -123,10 +123,9 @@ class Comparison:
         start, end = ends
         old, new, keys = content(node.old), content(now), list(now)
         ops: list[Op] = []
-        for shift, cut in ((0, slice(0, start)), (len(new) - end, slice(len(new) - end, len(new)))):
-            was = old[cut] if not shift else old[len(old) - end :]
-            for i in self._candidates(node, was, new[cut]):
-                ops += self.differences(was[i], new[shift + i], [*path, keys[shift + i]])
+        for was, now_at, size in ((0, 0, start), (len(old) - end, len(new) - end, end)):
+            for i in self._candidates(node, old[was : was + size], new[now_at : now_at + size]):
+                ops += self.differences(old[was + i], new[now_at + i], [*path, keys[now_at + i]])
         return ops
 
     # --- lists -------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class Long:
         if path:
             self._below(op, path, chunks)
         elif op[0] == "extend" and self.kind is list:
-            self._add(_checked(op[2], list), chunks)
+            self._add(_checked(op[2], list))
         elif op[0] == "splice" and self.kind is list:
             self._splice(*op[2:], chunks=chunks)
         elif op[0] == "order" and self.kind is dict:
@@ -131,7 +131,7 @@ class Long:
         if at < 0:
             if self.kind is not dict or op[0] != "set" or len(path) > 1:
                 raise _misfit(op[0])
-            self._add({path[0]: op[2]}, chunks)
+            self._add({path[0]: op[2]})
             return
         segment = self.segments[at]
         if isinstance(segment, One) and len(path) == 1 and op[0] in ("set", "del"):
@@ -154,14 +154,14 @@ class Long:
                 step -= len(segment)
         return -1, step
 
-    def _add(self, items: Any, chunks: Chunks) -> None:
+    def _add(self, items: Any) -> None:
         last = self.segments[-1] if self.segments else None
-        if not isinstance(last, Run):
+        if not isinstance(last, Run) or last.node is not None:
             self.segments.append(last := Run(None, self.kind()))
         if self.kind is list:
-            last.load(chunks).extend(items)
+            last.items.extend(items)
         else:
-            last.load(chunks).update(items)
+            last.items.update(items)
 
     def _splice(self, start: Any, deleted: Any, items: Any, *, chunks: Chunks) -> None:
         size = sum(map(len, self.segments))
@@ -194,22 +194,20 @@ class Long:
         value = entries.pop(key)
         if not entries:
             del self.segments[at]
-        self._add({key: value}, chunks)
+        self._add({key: value})
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, chunks: Chunks, size: int) -> Writing:
-        """The node of this piece. Runs that nothing was done to keep their chunks; small neighbours are joined."""
+        """The node of this piece. Runs that nothing was done to keep their chunks, but for small ones near to new ones."""
         nodes: list[Node] = []
         loose: list[Any] = []
         for segment in self.segments:
-            if isinstance(segment, Run) and (segment.node is None or (loose and segment.node[3] < size // 2)):
-                if not loose and nodes and nodes[-1][0] == "r" and nodes[-1][3] < size // 2:
-                    loose += self._entries(Run(nodes.pop()).load(chunks))
+            if isinstance(segment, Run) and (segment.node is None or _joins(segment.node, loose, size)):
                 loose += self._entries(segment.load(chunks))
                 continue
             yield from self._pack(loose, nodes, chunks, size)
-            loose.clear()
+            loose = []
             nodes.append(
                 segment.node or [] if isinstance(segment, Run) else (yield from self._single(segment, chunks, size))
             )
@@ -228,6 +226,8 @@ class Long:
         return ["n", node] if self.kind is list else ["n", one.key, node]
 
     def _pack(self, entries: list[Any], nodes: list[Node], chunks: Chunks, size: int) -> Generator[None, None, None]:
+        while nodes and _joins(nodes[-1], entries, size):
+            entries = self._entries(Run(nodes.pop()).load(chunks)) + entries
         run: list[Any] = []
         filled = 0
         for entry in entries:
@@ -268,6 +268,16 @@ def _segment(node: Node) -> Run | One:
     if node[0] == "r":
         return Run(node)
     return One(piece(node[-1]), node[1] if len(node) > 2 else None)
+
+
+def _joins(node: Node, loose: list[Any], size: int) -> bool:
+    """Whether a run is written again together with the new items beside it.
+
+    Only a small one, and only one that is not much more than they are: so what only grows is written a few times in all.
+    """
+    if node[0] != "r" or node[3] >= size // 4 or not loose:
+        return False
+    return node[3] <= 2 * weight(loose, node[3])
 
 
 def _checked(value: Any, kind: type) -> Any:
