@@ -75,7 +75,7 @@ $(VENV)/made: constraints.txt
 	@$(INSTALL) hatchling
 	@touch $@
 
-$(VENV)/package: $(VENV)/made pyproject.toml $(SOURCES)
+$(VENV)/package: $(VENV)/made pyproject.toml README.md examples/trace_reader.py $(SOURCES)
 	@echo '== install perdure'
 	@$(INSTALL) --no-build-isolation .
 	@touch $@

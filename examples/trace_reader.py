@@ -2,8 +2,9 @@
 
     perdure run examples/trace_reader.py:agent --session traces --input '{"folder": "my-traces"}'
 
-Kill it wherever you like and give the same command again: it goes on from where it was. It knows three kinds of traces:
-SWE-agent (`.traj`), OpenHands (`.jsonl`) and tau-bench (`.json`); without an input it reads those that come with perdure.
+Kill it wherever you like and give the same command again: it goes on from where it was. It knows three kinds of
+traces: SWE-agent (`.traj`), OpenHands (`.jsonl`) and tau-bench (`.json`). Without an input it reads those that come
+with perdure.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ print(json.dumps({
 """
 
 
-# Tools. What each would do if it ran twice is declared where it is defined: looking again does no harm, so a look that a
+# Tools. What running one twice would do is declared where it is defined. Looking twice does no harm, so a look that a
 # kill cut off is simply taken again.
 
 
@@ -72,7 +73,7 @@ def read_steps(folder: str, path: str, *, run: int, start: int) -> list[dict[str
 
 @perdure.action(effect="repeatable")
 def run_python(code: str, stdin: str, *, timeout_s: float = 20.0) -> str:
-    """What this code prints, in a Python process of its own. Raises `RuntimeError` when it fails, `TimeoutError` when it takes too long."""
+    """What this code prints, in a Python process of its own. Raises `RuntimeError`, and `TimeoutError` in the end."""
     command = [sys.executable, "-I", "-S", "-c", code]
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)  # noqa: S603
@@ -165,7 +166,12 @@ def report_on(source: str, notes: Iterable[dict[str, Any]]) -> str:
 
 def report_on_all(notes: list[dict[str, Any]]) -> str:
     """All sources, side by side."""
-    lines = ["# What the agents did", "", "| source | runs | steps | failed | longest run |", "|---|---:|---:|---:|---|"]
+    lines = [
+        "# What the agents did",
+        "",
+        "| source | runs | steps | failed | longest run |",
+        "|---|---:|---:|---:|---|",
+    ]
     for source in SOURCES:
         mine = [note for note in notes if note["source"] == source]
         steps = total(mine, "steps")
@@ -201,7 +207,12 @@ def runs_in(path: Path) -> Runs:
 
 def step(tool: str, given: str, output: str, *, failed: bool | None = None) -> dict[str, Any]:
     """One step, in the form that all sources are brought into."""
-    return {"tool": tool, "given": given, "output": output, "failed": bool(FAILED.search(output)) if failed is None else failed}
+    return {
+        "tool": tool,
+        "given": given,
+        "output": output,
+        "failed": bool(FAILED.search(output)) if failed is None else failed,
+    }
 
 
 def swe_agent(trace: dict[str, Any]) -> list[dict[str, Any]]:
@@ -209,7 +220,7 @@ def swe_agent(trace: dict[str, Any]) -> list[dict[str, Any]]:
     turns = trace.get("trajectory")
     if turns is None:
         history = trace["history"]
-        pairs = [(said, heard) for said, heard in zip(history, history[1:] + [{}], strict=True) if said.get("action")]
+        pairs = [(said, heard) for said, heard in zip(history, [*history[1:], {}], strict=True) if said.get("action")]
         turns = [{"action": said["action"], "observation": heard.get("content", "")} for said, heard in pairs]
     return [step((turn["action"].split() or ["none"])[0], turn["action"], turn["observation"] or "") for turn in turns]
 
