@@ -116,8 +116,11 @@ class _Walk:
         if type(body) is dict:
             body = self._dict(body)
         elif type(body) is list:
-            body = [self._dict(part) if type(part) is dict else self.node(part) for part in body]
+            body = [self._part(part) for part in body]
         return Tagged(CLASS, [entry.tag, entry.version, body])
+
+    def _part(self, part: Any) -> Any:
+        return self._dict(part) if type(part) is dict and _has_plain_keys(part) else self.node(part)
 
 
 def _leaf(value: Any, cls: type) -> Any:

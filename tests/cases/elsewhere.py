@@ -1,0 +1,35 @@
+"""Runs code in a fresh process that can import from a folder: `get()` is the value given, `put(value)` gives one back.
+
+Bytes go in and come out as they are stored; the process that calls decodes nothing on the way.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FRAME = """
+import sys
+from perdure.values import decode, encode
+codec, data = sys.argv[1], sys.stdin.buffer.read()
+def get():
+    return decode(data, codec=codec)
+def put(value):
+    sys.stdout.buffer.write(encode(value, codec=codec))
+"""
+
+
+def loaded_elsewhere(folder: Path, code: str, *, codec: str, data: bytes = b"") -> bytes:
+    """What the code puts. Anything on its standard error fails the test."""
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", FRAME + code, codec],
+        input=data,
+        capture_output=True,
+        check=False,
+        env={"PYTHONPATH": f"{ROOT / 'src'}:{folder}"},
+    )
+    assert done.stderr.decode() == ""
+    return done.stdout
