@@ -101,8 +101,7 @@ _STARTED = (
 
 def started(entry: Entry) -> Action:
     """The action that a record of its first start begins."""
-    body = entry.body
-    return Action(entry.seq, *(body[field] for field in _STARTED), started_us=entry.time_us)
+    return Action(seq=entry.seq, started_us=entry.time_us, **{field: entry.body[field] for field in _STARTED})
 
 
 def started_body(action: Action) -> dict[str, Any]:
@@ -139,7 +138,7 @@ class Actions(dict[int, Action]):
             self[entry.seq] = started(entry)
         elif entry.kind == "status" and entry["status"] == "failed":
             self._void(entry["around"])
-        elif (seq := about(entry)) in self:
+        elif (seq := about(entry)) is not None and seq in self:
             self._outcome(self[seq], entry)
 
     def _outcome(self, action: Action, entry: Entry) -> None:

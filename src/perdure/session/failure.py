@@ -61,7 +61,7 @@ def handed_out(error: Exception, *, home: str) -> Exception:
 def _allowed(name: str, home: str) -> type[Exception] | None:
     module_name, _, qualname = name.partition(":")
     root = module_name.partition(".")[0]
-    if not (module_name == home or root in sys.stdlib_module_names or values.registry._is_allowed(module_name)):
+    if not (module_name == home or root in sys.stdlib_module_names or values.registry.is_allowed(module_name)):
         return None
     found: Any = sys.modules.get(module_name)
     for part in qualname.split("."):

@@ -85,13 +85,7 @@ class Keyframer:
     def _fold(self, manifest: Any, deltas: list[tuple[int, bytes]]) -> None:
         faults.reach("keyframe.before")
         folding = keyframe.fold(manifest, (values.decode(data) for _, data in deltas), self._reader.chunk)
-        while True:
-            try:
-                next(folding)
-            except StopIteration as done:
-                folded, chunks = done.value
-                break
-            time.sleep(0)  # gives the saving thread its turn between two slices
+        folded, chunks = _in_slices(folding)
         for digest, frame in chunks.items():
             self._reader.store.put_chunks(self._reader.session, {digest: frame}, epoch=self._writer.epoch)
         faults.reach("keyframe.chunks")
@@ -111,3 +105,13 @@ class Keyframer:
 
     def _use_dictionary(self, manifest: Any) -> None:
         self._writer.dictionary = self._dictionary_of(manifest)
+
+
+def _in_slices(folding: keyframe.Folding) -> tuple[keyframe.Manifest, dict[bytes, bytes]]:
+    """What the folding returns; gives the saving thread its turn between two slices."""
+    while True:
+        try:
+            next(folding)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        time.sleep(0)

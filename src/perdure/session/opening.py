@@ -7,19 +7,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perdure import limits, values
-from perdure.errors import HeldError, InputDiffersError, RestoreError, SessionExistsError, SessionUnknownError
+from perdure.errors import (
+    DamageError,
+    HeldError,
+    InputDiffersError,
+    RestoreError,
+    SessionExistsError,
+    SessionUnknownError,
+)
 from perdure.log import summary as summaries
 from perdure.log.branch import branch, is_reentry
+from perdure.log.record import GENESIS
 from perdure.log.summary import Summary
 from perdure.session.lease import acquire
 from perdure.session.points import COMPLETED, Start
 from perdure.session.request import Commit, Draft
 from perdure.session.snapshot import Reader, snapshot
+from perdure.session.survey import beyond
 from perdure.session.writer import Writer
 
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
-    from perdure.stores.contract import Lease, Store
+    from perdure.stores.contract import Head, Lease, Store
 
 FORMAT_VERSION = 1
 
@@ -46,22 +55,62 @@ class Opening:
 
 @dataclass(slots=True)
 class Opened:
-    """A session that is held, and what its opening record says."""
+    """A session that is held, and what its opening record says. `tail` are the entries since the re-entry point, until they are used."""
 
     lease: Lease
     writer: Writer
     reader: Reader
     opening: Entry
+    tail: list[Entry] = field(default_factory=list)
     restored: dict[str, Any] = field(default_factory=dict)
 
 
 def find(store: Store, session: str) -> Summary | None:
-    """The summary of a session; None when there is none, or nothing was ever written to it."""
+    """The summary of a session; None when there is none, or nothing was ever written to it. Raises `DamageError`."""
     try:
         head = store.head(session)
     except SessionUnknownError:
         return None
-    return summaries.decoded(head.summary) if head.seq else None
+    summary = summary_of(head, session)
+    check_end(store, session, head)
+    return summary if head.seq else None
+
+
+def summary_of(head: Head, session: str) -> Summary:
+    """The summary beside a head. Raises `DamageError` unless the two belong together, and to this session."""
+    if head.seq == 0 and head.chain == GENESIS and head.summary == b"":
+        return Summary()
+    if head.session != session or not isinstance(head.chain, bytes) or not isinstance(head.summary, bytes):
+        raise DamageError(f"{session}: its head is not what was written")
+    return summaries.decoded(head.summary, session=session, seq=head.seq, chain=head.chain)
+
+
+def check_end(store: Store, session: str, head: Head) -> None:
+    """Raises `DamageError` if the log goes on behind its head: what is there must not be written over."""
+    behind = next(beyond(store, session, head.seq), None)
+    if behind is not None and store.head(session).seq == head.seq:
+        raise DamageError(f"{session}: its head says record {head.seq}, but record {behind.seq} is there")
+
+
+def take_up(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
+    """What goes on writing where the log ends, and the entries since the re-entry point.
+
+    They, the head and the summary are checked; nothing is changed. Raises `DamageError`.
+    """
+    try:
+        return _taken_up(store, session, epoch=epoch)
+    except DamageError as error:
+        raise type(error)(f"{error}. Nothing was written; run: perdure verify {session}") from error
+
+
+def _taken_up(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
+    head, reader = store.head(session), Reader(store, session)
+    summary = summary_of(head, session)
+    check_end(store, session, head)
+    tail = reader.entries(after=summary.reentry - 1) if head.seq else []
+    if tail and tail[-1].epoch >= epoch:
+        raise DamageError(f"{session}: record {head.seq} is of epoch {tail[-1].epoch}, but the newest lease is {epoch}")
+    return Writer(store, session, epoch=epoch, head=head.seq, chain=head.chain, summary=summary), reader, tail
 
 
 def hold(store: Store, opening: Opening, *, owner: str) -> Opened:
@@ -88,15 +137,12 @@ def _lease(store: Store, opening: Opening, owner: str) -> Lease:
 
 
 def _owned(store: Store, opening: Opening, lease: Lease) -> Opened:
-    head = store.head(opening.session)
-    reader = Reader(store, opening.session)
-    summary = summaries.decoded(head.summary) if head.seq else Summary()
-    writer = Writer(store, opening.session, epoch=lease.epoch, head=head.seq, chain=head.chain, summary=summary)
-    drafts = [] if head.seq else [_opened_draft(opening)]
-    if head.seq:
-        recorded = reader.entries(upto=1)[0]
+    writer, reader, tail = take_up(store, opening.session, epoch=lease.epoch)
+    recorded = reader.entries(upto=1)[0] if tail else None
+    if recorded is not None:
         _check_input(opening, recorded)
-        _check_form(opening, summary)
+        _check_form(opening, writer.summary)
+    drafts = [] if recorded else [_opened_draft(opening)]
     body = {
         "owner": lease.owner,
         "code": opening.code,
@@ -105,16 +151,14 @@ def _owned(store: Store, opening: Opening, lease: Lease) -> Opened:
     }
     written: list[Entry] = []
     writer.commit(Commit((*drafts, Draft("owned", body)), written.extend))
-    return Opened(lease, writer, reader, recorded if head.seq else written[0])
+    return Opened(lease, writer, reader, recorded or written[0], [*tail, *written])
 
 
 def append_one(store: Store, session: str, draft: Draft, *, owner: str, lease_s: float) -> None:
     """One record of a person in a session that nobody runs. Durable on return. Raises `HeldError`."""
     lease = acquire(store, session, owner=owner, wait_s=0.0, lease_s=lease_s)
     try:
-        head = store.head(session)
-        summary = summaries.decoded(head.summary)
-        writer = Writer(store, session, epoch=lease.epoch, head=head.seq, chain=head.chain, summary=summary)
+        writer, _, _ = take_up(store, session, epoch=lease.epoch)
         writer.commit(Commit((draft,), lambda _: None))
     finally:
         store.release(lease)
@@ -154,9 +198,12 @@ def _check_form(opening: Opening, summary: Summary) -> None:
 
 
 def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
-    """Where the code starts from its top now. Reads the records since the re-entry point, verified."""
+    """Where the code starts from its top now. The records since the re-entry point are verified."""
     summary, reader = opened.writer.summary, opened.reader
-    tail = branch(reader.entries(after=summary.reentry - 1))
+    known, opened.tail = opened.tail, []
+    if not known or known[-1].seq != opened.writer.head:
+        known = reader.entries(after=summary.reentry - 1)
+    tail = branch(known)
     if not tail or tail[0].seq != summary.reentry or not is_reentry(tail[0]):
         raise RestoreError(
             f"{reader.session}: record {summary.reentry} is not a re-entry point; run: perdure verify {reader.session}"
@@ -183,4 +230,16 @@ def result_of(reader: Reader) -> Any:
     return values.decode(reader.marked(COMPLETED)[-1]["result"])
 
 
-__all__ = ["NO_INPUT", "HeldError", "Opened", "Opening", "find", "hold", "result_of", "start"]
+__all__ = [
+    "NO_INPUT",
+    "HeldError",
+    "Opened",
+    "Opening",
+    "check_end",
+    "find",
+    "hold",
+    "result_of",
+    "start",
+    "summary_of",
+    "take_up",
+]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
-from perdure import limits, values
-from perdure.errors import DamageError
+from perdure import values
+from perdure.errors import DamageError, FormatNewerError
 from perdure.log.entry import opened
-from perdure.log.record import verified
+from perdure.log.record import GENESIS, verified
+from perdure.session.survey import survey
 from perdure.state import delta, keyframe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator
 
     from perdure.log.entry import Entry
     from perdure.log.record import Record
     from perdure.stores.contract import Store
+
+_log = logging.getLogger("perdure.snapshots")
 
 
 class Reader:
@@ -32,23 +36,46 @@ class Reader:
     def dictionary(self, digest: bytes) -> values.Dictionary:
         """The compression dictionary that this chunk serves as."""
         if digest not in self._dictionaries:
-            data = values.unseal(self.chunk(digest))[1]
-            self._dictionaries[digest] = values.Dictionary(digest, data[-limits.DICTIONARY_BYTES :])
+            made = values.Dictionary.from_chunk(self.chunk(digest))
+            if made.digest != digest:
+                raise DamageError(f"chunk {digest.hex()}: its bytes are not what was written")
+            self._dictionaries[digest] = made
         return self._dictionaries[digest]
 
     def open(self, record: Record) -> Entry:
         """The entry of a record."""
         return opened(record, dictionary=self.dictionary)
 
-    def records(self, *, after: int, upto: int | None = None) -> Iterable[Record]:
-        """The records after this number, each checked against the one before. Raises `DamageError`."""
-        previous = self.store.read_at(self.session, [after])[0].chain if after else bytes(32)
-        found = self.store.read(self.session, after=after, upto=upto)
-        return verified(found, session=self.session, after=after, previous=previous)
+    def records(self, *, after: int, upto: int | None = None) -> Iterator[Record]:
+        """The records after this number, each checked against the one before; without `upto` those up to the head, which must be
+        the last of them. Raises `DamageError`, also when some are missing at the end."""
+        head = None if upto is not None else self.store.head(self.session)
+        end = head.seq if head is not None else upto or 0
+        seq, chain = after, self.store.read_at(self.session, [after])[0].chain if after else GENESIS
+        for record in verified(
+            self.store.read(self.session, after=after, upto=end), session=self.session, after=after, previous=chain
+        ):
+            seq, chain = record.seq, record.chain
+            yield record
+        if seq < end:
+            raise DamageError(f"{self.session}: record {seq + 1} is missing; the log goes on to record {end}")
+        if head is not None and chain != head.chain:
+            raise DamageError(f"{self.session}: record {seq} is not the one that the head names")
 
     def entries(self, *, after: int = 0, upto: int | None = None) -> list[Entry]:
         """The entries after this number, verified."""
         return [self.open(record) for record in self.records(after=after, upto=upto)]
+
+    def sound(self, *, after: int, upto: int) -> list[Entry]:
+        """Those of the entries that are what was written, whatever is damaged in between."""
+        found = []
+        for place in survey(self.store, self.session, after=after, upto=upto):
+            if place.record is not None and not place.fault:
+                try:
+                    found.append(self.open(place.record))
+                except DamageError as error:
+                    _log.warning("left out: %s", error)
+        return found
 
     def marked(self, mark: bytes) -> list[Entry]:
         """The entries that carry this mark, in order; each checked against its own digest and the record before it."""
@@ -59,10 +86,20 @@ class Reader:
 
 
 class Snapshot:
-    """The state as of one snapshot. Its values belong to whoever asks first: ask once for each part."""
+    """The state as of one snapshot. Its values belong to whoever asks first: ask once for each part.
 
-    def __init__(self, manifest: Any, encoded: list[bytes], load: Callable[[bytes], bytes]) -> None:
-        self.manifest, self.encoded, self._load = manifest, encoded, load
+    `older` gives the same snapshot made from an earlier keyframe, for a part whose chunks are damaged.
+    """
+
+    def __init__(
+        self,
+        manifest: Any,
+        encoded: list[bytes],
+        load: Callable[[bytes], bytes],
+        *,
+        older: Callable[[], Snapshot] | None = None,
+    ) -> None:
+        self.manifest, self.encoded, self._load, self._older = manifest, encoded, load, older
         self._names = dict.fromkeys(keyframe.parts(manifest))
         self._ops: dict[str, list[Any]] = {}
         for data in encoded:
@@ -89,7 +126,21 @@ class Snapshot:
         return list(self._names)
 
     def part(self, name: str) -> Any:
-        """One part. Raises `DamageError` when what it is made of is not what was written."""
+        """One part. Raises `DamageError` when what it is made of is not what was written, on every way to it."""
+        try:
+            return self._part(name)
+        except FormatNewerError:
+            raise
+        except DamageError as error:
+            if self._older is None:
+                raise
+            _log.warning("made from an earlier keyframe: %s", error)
+            try:
+                return self._older().part(name)
+            except DamageError as other:
+                raise error from other
+
+    def _part(self, name: str) -> Any:
         ops = self._ops.get(name, [])
         whole = next(
             (i for i in range(len(ops) - 1, -1, -1) if len(ops[i][1]) == 1 and ops[i][0] in ("set", "del")), None
@@ -110,23 +161,59 @@ class Snapshot:
 def snapshot(reader: Reader, seq: int) -> Snapshot:
     """The state as of the snapshot of this number; 0 and 1 are the empty state that every session begins with.
 
-    Verified: the records since the keyframe, the keyframe's own, and every chunk when it is loaded.
+    Verified: the records since the keyframe, the keyframe's own, and every chunk when it is loaded. A keyframe that is
+    damaged is passed over for an earlier one. Raises `DamageError` when there is no way to the state without damage.
     """
-    keyframes = [pair for pair in reader.store.keyframes(reader.session) if pair[0] <= seq]
-    upto, newer = seq, []
-    for of, record in [*reversed(keyframes), (0, 0)]:
-        newer = reader.entries(after=of, upto=upto) + newer
+    bases = [pair for pair in reader.store.keyframes(reader.session) if 0 < pair[0] <= seq]
+    return _made(reader, seq, [*reversed(bases), (0, 0)], upto=seq, newer=[])
+
+
+def _made(
+    reader: Reader, seq: int, bases: list[tuple[int, int]], *, upto: int, newer: list[Entry], damage: DamageError | None = None
+) -> Snapshot:
+    """The snapshot, from the first of these keyframes (snapshot, record) that it comes from and that can be read.
+
+    `newer` are the entries after `upto`; `damage` is what was met on the way so far.
+    """
+    for place, (of, record) in enumerate(bases, 1):
+        found, met = _entries(reader, after=of, upto=upto)
+        upto, newer, damage = of, found + newer, damage or met
         path, base = _lineage(newer, seq, of)
-        if base == of:
-            return Snapshot(_manifest(reader, record), [entry["delta"] for entry in path], reader.chunk)
-        upto = of
-    raise DamageError(f"{reader.session}: there is no way from record {seq} back to the opening")
+        if base != of:
+            continue
+        try:
+            manifest = _manifest(reader, of, record)
+        except FormatNewerError:
+            raise
+        except DamageError as error:
+            _log.warning("made from an earlier keyframe: %s", error)
+            damage = damage or error
+            continue
+
+        def older(rest: list[tuple[int, int]] = bases[place:], upto: int = of, newer: list[Entry] = newer) -> Snapshot:
+            return _made(reader, seq, rest, upto=upto, newer=newer)
+
+        return Snapshot(manifest, [entry["delta"] for entry in path], reader.chunk, older=older if record else None)
+    raise damage or DamageError(f"{reader.session}: there is no way from record {seq} back to the opening")
 
 
-def _manifest(reader: Reader, record: int) -> Any:
+def _entries(reader: Reader, *, after: int, upto: int) -> tuple[list[Entry], DamageError | None]:
+    """The entries in between; those that are sound, and the damage, if they are not all so."""
+    try:
+        return reader.entries(after=after, upto=upto), None
+    except FormatNewerError:
+        raise
+    except DamageError as error:
+        return reader.sound(after=after, upto=upto), error
+
+
+def _manifest(reader: Reader, of: int, record: int) -> Any:
     if not record:
         return keyframe.EMPTY
-    return values.decode(reader.entries(after=record - 1, upto=record)[0]["manifest"])
+    entry = reader.entries(after=record - 1, upto=record)[0]
+    if entry.kind != "keyframe" or entry["of"] != of:
+        raise DamageError(f"{reader.session}: record {record} is not the keyframe of {of}, as the index says")
+    return values.decode(entry["manifest"])
 
 
 def _lineage(entries: list[Entry], seq: int, of: int) -> tuple[list[Entry], int]:
