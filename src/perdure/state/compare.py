@@ -9,19 +9,21 @@ would weigh more than the value itself, the value is set.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_
 from typing import Any
 
 from perdure import values
 from perdure.errors import StorableError
 from perdure.state.align import Gap, Run, anchored, gaps, trimmed
 from perdure.state.delta import Op
-from perdure.state.identity import WIDTH, differing, positions, prefix, raw, suffix
+from perdure.state.identity import FEW, WIDTH, differing, ends, positions, raw
 from perdure.state.node import Node, content
 from perdure.state.survey import Survey
 from perdure.state.weight import weight
 
 Path = list[Any]
-_PATH_WEIGHT = 8
+FEW_OPS = 3
+_STEP_WEIGHT = 8
 
 
 class Comparison:
@@ -44,9 +46,10 @@ class Comparison:
         return ["set", path, value]
 
     def _lighter(self, ops: list[Op], path: Path, new: Any) -> list[Op]:
-        if len(ops) < 2:
+        """The operations, or the one that sets the whole where that weighs less; a few are never much heavier."""
+        if len(ops) <= FEW_OPS:
             return ops
-        cost = sum(_PATH_WEIGHT * len(op[1]) + sum(weight(part, 1 << 40) for part in op[2:]) for op in ops)
+        cost = sum(_STEP_WEIGHT * len(op[1]) + sum(weight(part, 1 << 40) for part in op[2:]) for op in ops)
         return ops if weight(new, cost) >= cost else [self._set(path, new)]
 
     # --- equality ----------------------------------------------------------------------------------------------------
@@ -75,22 +78,22 @@ class Comparison:
     # --- dicts -------------------------------------------------------------------------------------------------------
 
     def _dict(self, node: Node, new: Any, path: Path) -> list[Op]:
-        now = self.survey.held(new)
-        old_keys, keys = list(node.old), list(now)
-        a, b = raw(old_keys), raw(keys)
-        if a == b:
-            return self._same_keys(node, now, keys, path)
-        if len(keys) == len(old_keys) and all(map(_same_key, old_keys, keys)):
-            return self._same_keys(node, now, keys, path)
-        start = prefix(a, b)
-        end = suffix(a, b, most=min(len(keys), len(old_keys)) - start)
-        return self._other_keys(node, now, path, (start, end))
+        old, now = node.old, self.survey.held(new)
+        if old is now or (len(old) == len(now) and (all(map(is_, old, now)) or all(map(_same_key, old, now)))):
+            return self._same_keys(node, now, path)
+        return self._other_keys(node, now, path, ends(raw(list(old)), raw(list(now))))
 
-    def _same_keys(self, node: Node, now: Any, keys: list[Any], path: Path) -> list[Op]:
-        old, new = content(node.old), content(now)
+    def _same_keys(self, node: Node, now: Any, path: Path) -> list[Op]:
         ops: list[Op] = []
-        for i in self._candidates(node, old, new):
-            ops += self.differences(old[i], new[i], [*path, keys[i]])
+        if len(now) > FEW:
+            old, new, keys = content(node.old), content(now), list(now)
+            for i in self._candidates(node, old, new):
+                ops += self.differences(old[i], new[i], [*path, keys[i]])
+            return ops
+        touched = {id(kid.live) for kid in self.survey.dirty.get(node, ())}
+        for key, was, value in zip(now, node.old.values(), now.values(), strict=True):
+            if was is not value or id(value) in touched:
+                ops += self.differences(was, value, [*path, key])
         return ops
 
     def _candidates(self, node: Node, old: list[Any], new: list[Any]) -> list[int]:
@@ -99,9 +102,9 @@ class Comparison:
         kids = [kid.live for kid in self.survey.dirty.get(node, ())]
         return sorted({*found, *positions(b, kids)}) if kids else found
 
-    def _other_keys(self, node: Node, now: Any, path: Path, ends: tuple[int, int]) -> list[Op]:
-        """Of dicts whose keys are the same objects before the first of `ends` and in the last so many of the second."""
-        start, end = ends
+    def _other_keys(self, node: Node, now: Any, path: Path, same: tuple[int, int]) -> list[Op]:
+        """Of dicts whose keys are the same objects in the first and in the last so many of `same`."""
+        start, end = same
         old_keys, keys = list(node.old), list(now)
         old_middle, middle, rest = (
             old_keys[start : len(old_keys) - end],
@@ -112,15 +115,15 @@ class Comparison:
         kept = {spelled[key]: None for key in old_middle if key in spelled and _same_key(key, spelled[key])}
         added = [key for key in middle if key not in kept]
         ops: list[Op] = [["del", [*path, key]] for key in old_middle if key not in kept]
-        ops += self._ends(node, now, path, ends)
+        ops += self._ends(node, now, path, same)
         for key in kept:
             ops += self.differences(node.old[key], now[key], [*path, key])
         ops += [self._set([*path, key], now[key]) for key in added]
         moved = _moved([*kept, *rest, *added], [*middle, *rest])
         return [*ops, ["order", path, moved]] if moved else ops
 
-    def _ends(self, node: Node, now: Any, path: Path, ends: tuple[int, int]) -> list[Op]:
-        start, end = ends
+    def _ends(self, node: Node, now: Any, path: Path, same: tuple[int, int]) -> list[Op]:
+        start, end = same
         old, new, keys = content(node.old), content(now), list(now)
         ops: list[Op] = []
         for was, now_at, size in ((0, 0, start), (len(old) - end, len(new) - end, end)):
@@ -133,7 +136,7 @@ class Comparison:
     def _list(self, node: Node, new: Any, path: Path) -> list[Op]:
         old, now = node.old, self.survey.held(new)
         a, b = raw(old), raw(now)
-        runs = [Run(0, 0, len(old), exact=True)] if a == b else self._aligned(old, now, a, b)
+        runs = [Run(0, 0, len(old), exact=True)] if a == b else self._aligned(node, now, a, b)
         whole = Gap(0, len(old), 0, len(now))
         ops = [self._splice(path, gap, len(old), now) for gap in reversed(gaps(runs, whole))]
         kids = [kid.live for kid in self.survey.dirty.get(node, ())]
@@ -158,9 +161,9 @@ class Comparison:
             return ["extend", path, came]
         return ["splice", path, gap.old, gap.old_end - gap.old, came]
 
-    def _aligned(self, old: list[Any], now: list[Any], a: bytes, b: bytes) -> list[Run]:
-        start = prefix(a, b)
-        end = suffix(a, b, most=min(len(old), len(now)) - start)
+    def _aligned(self, node: Node, now: list[Any], a: bytes, b: bytes) -> list[Run]:
+        old, reading = node.old, self.survey.readings.get(node)
+        start, end = reading.ends if reading and reading.ends and reading.now is now else ends(a, b)
         runs = [Run(0, 0, start, exact=True)] if start else []
         middle = Gap(start, len(old) - end, start, len(now) - end)
         if middle.is_open:

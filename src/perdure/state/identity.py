@@ -12,10 +12,14 @@ import gc
 import sys
 from array import array
 from collections.abc import Callable, Iterable
+from operator import is_
 from typing import Any, Final
 
 WIDTH: Final = 8
 """Bytes per object."""
+
+FEW: Final = 32
+"""Up to so many objects, looking at one after the other costs less than reading them as bytes."""
 
 _ITEMS_OFFSET: Final = 24
 """Of the pointer to a list's array, after reference count, type and size."""
@@ -86,6 +90,19 @@ def suffix(a: bytes, b: bytes, *, most: int) -> int:
         else:
             high = middle
     return low
+
+
+def ends(a: bytes, b: bytes) -> tuple[int, int]:
+    """How many objects `a` and `b` begin with in common, and how many, of the others, they end with in common."""
+    start = prefix(a, b)
+    return start, suffix(a, b, most=min(len(a), len(b)) // WIDTH - start)
+
+
+def identical(a: list[Any], b: list[Any]) -> bool:
+    """Whether two lists hold the same objects in the same order."""
+    if len(a) != len(b):
+        return False
+    return all(map(is_, a, b)) if len(a) <= FEW else raw(a) == raw(b)
 
 
 def differing(a: bytes, b: bytes) -> list[int]:

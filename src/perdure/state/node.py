@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from perdure import values
-from perdure.state.identity import raw, referents
+from perdure.state.identity import identical, raw, referents
 
 MARK_BYTES: Final = 32
 """A value that can change in place is remembered by its encoded bytes, or, from this length on, by their digest."""
@@ -57,22 +57,28 @@ class Reading:
     """What a container holds now: a shallow copy, and the identities by which a later look is compared with it.
 
     `odd` marks a dict whose referents are not simply its values in order: one with keys that are not strings, or the
-    `__dict__` of an instance. It is looked at through a tuple of its values.
+    `__dict__` of an instance. It is looked at through a tuple of its values. `keys` is None when they are those of the
+    node's `old`: then a dict that was not odd is not. `ends` is how much of the content is the same (`identity.ends`).
     """
 
-    __slots__ = ("ids", "keys", "now", "odd")
+    __slots__ = ("ends", "ids", "keys", "now", "odd")
 
-    def __init__(self, live: Any, now: Any) -> None:
-        self.now, self.odd, self.keys = now, False, b""
-        if type(now) is dict:
-            content = list(now.values())
-            self.keys = raw(list(now))
-            self.ids = raw(referents(live))
-            self.odd = self.ids != raw(content)
-            if self.odd:
-                self.ids = raw(content[::-1])
-        else:
+    def __init__(self, node: Node, now: Any) -> None:
+        self.now, self.odd = now, False
+        self.keys: bytes | None = None
+        self.ends: tuple[int, int] | None = None
+        if type(now) is not dict:
             self.ids = raw(referents(now))
+            return
+        held = list(now.values())
+        self.ids = raw(held)
+        keys = list(now)
+        if node.block is not None and node not in node.block.odd and identical(keys, list(node.old)):
+            return
+        self.keys = raw(keys)
+        self.odd = self.ids != raw(referents(node.live))
+        if self.odd:
+            self.ids = raw(held[::-1])
 
 
 def copied(live: Any) -> Any:
@@ -92,9 +98,9 @@ def steps(held: Any) -> Iterable[Any]:
 
 def unmoved(live: Any, now: Any) -> bool:
     """Whether a container still holds the very objects of its copy, in order."""
-    if type(live) is dict and raw(list(live)) != raw(list(now)):
-        return False
-    return type(live) is tuple or raw(content(live.copy())) == raw(content(now))
+    if type(live) is dict:
+        return identical(list(live), list(now)) and identical(list(live.values()), list(now.values()))
+    return type(live) is tuple or identical(live.copy(), now)
 
 
 def is_leaf(kind: type) -> bool:

@@ -16,13 +16,13 @@ from perdure.errors import AppendOnlyError, LimitError, StateChangedError, Stora
 from perdure.state.compare import Comparison
 from perdure.state.delta import Op, reach
 from perdure.state.node import Node, Reading, content, mark, unmoved
-from perdure.state.survey import Survey, path_of, shown
+from perdure.state.survey import Survey, shown
 from perdure.state.watch import Block, Leaves, Watch
 
 HOT_BLOCK = 256
 """Containers of a block that is looked at for each save: larger saves calls, smaller saves copying when one changes."""
 
-CALM_BLOCK = 64
+CALM_BLOCK = 32
 """Containers of a block of an append-only part; one is looked at in turn for each save."""
 
 
@@ -67,14 +67,15 @@ class Shadow:
         self._parts: dict[str, Any] = {}
         self._root = Node(None, None)
         self._nodes: dict[int, Node] = {}
-        self._hot, self._leaves = Watch(size=HOT_BLOCK, calm=False), Leaves(calm=False)
+        self._lists, self._dicts = Watch(size=HOT_BLOCK, calm=False), Watch(size=HOT_BLOCK, calm=False)
+        self._leaves = Leaves(calm=False)
         self._calm = {name: (Watch(size=CALM_BLOCK, calm=True), Leaves(calm=True)) for name in self.append_only}
         self._size = 0
         self._generation = 0
 
     def track(self, name: str, value: Any) -> None:
         """The part is, as of the last save, this value: what was loaded."""
-        survey = Survey(self._nodes, append_only=self._lists({name: value}))
+        survey = Survey(self._nodes, {name: value}, append_only=self._append_only({name: value}))
         if name in self._parts:
             self._lose(survey, name)
         survey.gain(value, self._root, ((), name), depth=1, calm=None)
@@ -112,15 +113,15 @@ class Shadow:
         _verify(survey, ops)
         kept = {name: value for name, value in self._parts.items() if name in order}
         step = Step(survey, {**kept, **parts}, order, self._generation)
-        return Changes(ops, data, self._aliases(survey, step.parts), step)
+        return Changes(ops, data, self._aliases(survey), step)
 
     def _survey(self, parts: Mapping[str, Any], order: tuple[str, ...], *, full: bool) -> Survey:
-        changed = self._hot.changed(full=True)
+        changed = self._lists.changed(full=True) + self._dicts.changed(full=True)
         leaves = self._leaves.changed(full=True)
         for watch, calm in self._calm.values():
             changed += watch.changed(full=full)
             leaves |= calm.changed(full=full)
-        survey = Survey(self._nodes, changed=changed, leaves=leaves, append_only=self._lists(parts))
+        survey = Survey(self._nodes, parts, changed=changed, leaves=leaves, append_only=self._append_only(parts))
         for name, value in parts.items():
             self._take(survey, name, value)
         for name in self._parts.keys() - set(order):
@@ -130,7 +131,7 @@ class Shadow:
             raise LimitError(f"$: more than {limits.NODES_MAX} values")
         return survey
 
-    def _lists(self, parts: Mapping[str, Any]) -> dict[int, str]:
+    def _append_only(self, parts: Mapping[str, Any]) -> dict[int, str]:
         named = ((name, parts[name]) for name in self.append_only if name in parts)
         return {id(value): name for name, value in named if type(value) is list}
 
@@ -181,12 +182,13 @@ class Shadow:
             if not _is_appending(op):
                 raise AppendOnlyError(f"{shown(op[1])}: {name!r} is append-only, and an item in it was rewritten")
 
-    def _aliases(self, survey: Survey, parts: dict[str, Any]) -> list[tuple[list[Any], list[Any]]]:
+    def _aliases(self, survey: Survey) -> list[tuple[list[Any], list[Any]]]:
         found = []
         for node, _, trail, _ in survey.met:
-            here = path_of(trail)
-            places = () if type(node.live) is tuple else survey.places(node, self._root, parts)
-            there = next((path for path in places if path != here), None)
+            if type(node.live) is tuple or not survey.is_held(node, 2):
+                continue
+            here = survey.path(trail)
+            there = next((path for path in survey.places(node, self._root) if path != here), None)
             if there is not None:
                 found.append((there, here))
         return found
@@ -237,18 +239,23 @@ class Shadow:
                 place.drop(nodes)
 
     def _watch(self, survey: Survey) -> None:
+        places: dict[Watch | Leaves, list[Node]] = {}
         for node in survey.fresh.values():
-            self._place(node, survey.calm.get(node))
+            if type(node.live) is not tuple:
+                places.setdefault(self._place(node, survey.calm.get(node)), []).append(node)
+        for place, nodes in places.items():
+            place.add(nodes)
         for node, _, _, calm in survey.met:
             if calm is None:
                 self._promote(node)
 
-    def _place(self, node: Node, calm: str | None) -> None:
-        watch, leaves = (self._hot, self._leaves) if calm is None else self._calm[calm]
-        if type(node.live) in (dict, list):
-            watch.add([node])
-        elif type(node.live) is not tuple:
-            leaves.add([node])
+    def _place(self, node: Node, calm: str | None) -> Watch | Leaves:
+        kind = type(node.live)
+        if kind not in (dict, list):
+            return self._leaves if calm is None else self._calm[calm][1]
+        if calm is not None:
+            return self._calm[calm][0]
+        return self._dicts if kind is dict else self._lists
 
     def _promote(self, node: Node) -> None:
         """What is found in an ordinary part as well is looked at for each save, and all that it holds."""
@@ -257,7 +264,7 @@ class Shadow:
             each = pending.pop()
             if each.block is not None and (each.block.watch if isinstance(each.block, Block) else each.block).calm:
                 self._unwatch({each.block: {each}})
-                self._place(each, None)
+                self._place(each, None).add([each])
             if not each.plain:
                 pending += (kid for value in content(each.old) if (kid := self._nodes.get(id(value))))
 

@@ -9,13 +9,13 @@ delta is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from perdure import limits, values
 from perdure.errors import LimitError, UnstorableError
-from perdure.state.identity import positions, prefix, raw, suffix
+from perdure.state.identity import FEW, ends, raw
 from perdure.state.node import Node, Reading, all_leaves, content, copied, is_fixed, is_leaf, mark, steps
 from perdure.values.path import key_step
 
@@ -23,16 +23,7 @@ DEPTH_MAX = limits.DEPTH_MAX - 8
 """Levels of a state. A delta and a chunk put a few of their own around it."""
 
 Trail = tuple[Any, ...]
-"""The way to a place: the trail to its parent and the key. It becomes a path only when there is something to tell."""
-
-
-def path_of(trail: Trail) -> list[Any]:
-    """The keys from the root."""
-    path: list[Any] = []
-    while trail:
-        trail, step = trail
-        path.append(step)
-    return path[::-1]
+"""The way to a place: the trail to its parent, and the key or the node there. A path is made of it only to be told."""
 
 
 def shown(path: list[Any]) -> str:
@@ -52,13 +43,14 @@ class Survey:
     def __init__(
         self,
         nodes: Mapping[int, Node],
+        parts: Mapping[str, Any],
         *,
         changed: Collection[Node] = (),
         leaves: Mapping[Node, bytes | None] | None = None,
         append_only: Mapping[int, str] | None = None,
     ) -> None:
         """`append_only` are the names of such parts by the id of their list."""
-        self.nodes, self._lists = nodes, append_only or {}
+        self.nodes, self._parts, self._lists = nodes, parts, append_only or {}
         self._leaves = leaves or {}
         self.changed = {*changed, *self._leaves}
         self.marks: dict[Node, bytes] = {}
@@ -72,6 +64,7 @@ class Survey:
         self.gone: set[Node] = set()
         self.calm: dict[Node, str] = {}
         self._open: set[int] = set()
+        self._counts: dict[Node, int] = {}
         self._climb()
 
     def _climb(self) -> None:
@@ -115,29 +108,30 @@ class Survey:
             self.marks[node] = self._leaves[node] or self.marked(node.live, trail)
         elif node in self.changed:
             self._settle(node, trail, depth=depth, calm=calm)
-        for kid in self.dirty.get(node, ()):
-            step = self._step(node, kid)
-            if step is not None:
-                self.reach(kid, (trail, step[0]), depth=depth + 1, calm=calm)
+        kids = self.dirty.get(node)
+        if kids:
+            for kid in self._staying(node, kids):
+                self.reach(kid, (trail, kid), depth=depth + 1, calm=calm)
 
-    def _step(self, node: Node, kid: Node) -> tuple[Any] | None:
-        now = self.now(node)
-        found = positions(raw(content(now)), [kid.live])
-        return (next(islice(steps(now), found[0], None)),) if found else None
+    def _staying(self, node: Node, kids: Iterable[Node]) -> Iterable[Node]:
+        if node not in self.readings:
+            return kids
+        here = set(map(id, content(self.readings[node].now)))
+        return [kid for kid in kids if id(kid.live) in here]
 
     def _settle(self, node: Node, trail: Trail, *, depth: int, calm: str | None) -> None:
-        reading = self.readings[node] = Reading(node.live, copied(node.live))
+        reading = self.readings[node] = Reading(node, copied(node.live))
+        if node.plain and len(reading.now) <= FEW and all_leaves(content(reading.now)):
+            return
         old, now = content(node.old), content(reading.now)
-        a, b = raw(old), raw(now)
-        start = prefix(a, b)
-        same = suffix(a, b, most=min(len(old), len(now)) - start)
+        start, same = reading.ends = ends(raw(old), raw(now))
         for value in old[start : len(old) - same]:
             if kid := self.nodes.get(id(value)):
                 self.lost.append((kid, node))
         came = now[start : len(now) - same]
         if all_leaves(came):
             return
-        keys = list(steps(reading.now))[start:]
+        keys = islice(steps(reading.now), start, None)
         for step, value in zip(keys, came, strict=False):
             self.gain(value, node, (trail, step), depth=depth + 1, calm=calm)
 
@@ -151,7 +145,7 @@ class Survey:
                 self._enter(value, parent, trail, depth=depth, calm=calm)
             return
         if id(value) in self._open:
-            raise UnstorableError(shown(path_of(trail)), "contains itself")
+            raise UnstorableError(shown(self.path(trail)), "contains itself")
         self.gained.append((node, parent))
         self.met.append((node, parent, trail, calm))
         self.reach(node, trail, depth=depth, calm=calm)
@@ -160,7 +154,7 @@ class Survey:
         if type(value) not in values.CONTAINERS:
             node = Node(value, self.marked(value, trail))
         elif depth > DEPTH_MAX:
-            raise LimitError(f"{shown(path_of(trail))}: nested deeper than {DEPTH_MAX} levels")
+            raise LimitError(f"{shown(self.path(trail))}: nested deeper than {DEPTH_MAX} levels")
         else:
             node = Node(value, copied(value))
         self.fresh[id(value)] = node
@@ -180,7 +174,7 @@ class Survey:
         try:
             return mark(values.encode(leaf))
         except UnstorableError:
-            return mark(values.encode(leaf, at=shown(path_of(trail))))
+            return mark(values.encode(leaf, at=shown(self.path(trail))))
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -188,30 +182,57 @@ class Survey:
         """Refuses cycles and finds what is gone."""
         for node, parent, trail, _ in self.met:
             if self._holds(node, parent):
-                raise UnstorableError(shown(path_of(trail)), "contains itself")
-        counts = Counter(kid for kid, _ in self.gained)
-        counts.subtract(kid for kid, _ in self.lost)
-        pending = [kid for kid, _ in self.lost]
+                raise UnstorableError(shown(self.path(trail)), "contains itself")
+        if self.lost or self.met:
+            self._count()
+
+    def _count(self) -> None:
+        counts = self._counts
+        for node, _ in self.gained:
+            counts[node] = counts.get(node, 0) + 1
+        pending = [node for node, _ in self.lost]
+        for node in pending:
+            counts[node] = counts.get(node, 0) - 1
         while pending:
             node = pending.pop()
-            if node in self.gone or len(node.parents()) + counts[node] > 0:
+            if node in self.gone or self.is_held(node):
                 continue
             self.gone.add(node)
-            if not node.plain:
-                kids = [kid for each in content(node.old) if (kid := self.nodes.get(id(each)))]
-                self.lost += ((kid, node) for kid in kids)
-                counts.subtract(kids)
-                pending += kids
+            if node.plain:
+                continue
+            for value in content(node.old):
+                if kid := self.nodes.get(id(value)):
+                    self.lost.append((kid, node))
+                    counts[kid] = counts.get(kid, 0) - 1
+                    pending.append(kid)
 
-    def places(self, node: Node, root: Node, parts: Mapping[str, Any]) -> Iterator[list[Any]]:
+    def is_held(self, node: Node, times: int = 1) -> bool:
+        """Whether the object stands in at least so many places now."""
+        return len(node.parents()) + self._counts.get(node, 0) >= times
+
+    def path(self, trail: Trail) -> list[Any]:
+        """The keys from the root."""
+        way: list[Any] = []
+        while trail:
+            trail, step = trail
+            way.append(step)
+        held, path = self._parts, []
+        for step in reversed(way):
+            if type(step) is Node:
+                step = next(key for key, value in zip(steps(held), content(held), strict=True) if value is step.live)
+            path.append(step)
+            held = self.held(held[step])
+        return path
+
+    def places(self, node: Node, root: Node) -> Iterator[list[Any]]:
         """All paths at which the object stands now."""
         parents = Counter(node.parents())
         parents.update(parent for kid, parent in self.gained if kid is node)
         parents.subtract(parent for kid, parent in self.lost if kid is node)
         for parent in (each for each, times in parents.items() if times > 0):
-            now = parts if parent is root else self.now(parent)
+            now = self._parts if parent is root else self.now(parent)
             found = [step for step, value in zip(steps(now), content(now), strict=True) if value is node.live]
-            bases = [[]] if parent is root else self.places(parent, root, parts)
+            bases = [[]] if parent is root else self.places(parent, root)
             yield from ([*base, step] for base in bases for step in found)
 
     def _holds(self, node: Node, sought: Node) -> bool:

@@ -47,7 +47,8 @@ class Block:
         probe = self.probe
         if self.odd:
             probe = [part for node in self.nodes for part in (self._probed(node), _SEPARATOR)]
-        return raw(referents(*probe)), raw(list(chain.from_iterable(self.dicts)))
+        keys = raw(list(chain.from_iterable(self.dicts))) if self.dicts else b""
+        return raw(referents(*probe)), keys
 
     def _probed(self, node: Node) -> Any:
         return tuple(node.live.values()) if node in self.odd else node.live
@@ -90,8 +91,10 @@ class Block:
         for at, node in sorted(((self.nodes.index(node), node) for node in readings), key=_first, reverse=True):
             reading = readings[node]
             self._replace(starts[at], starts[at + 1] - 1, reading.ids)
-            self._replace_keys(key_starts[at], key_starts[at + 1], reading.keys)
             self.counts[at] = len(reading.now) + 1
+            if reading.keys is None:
+                continue
+            self._replace_keys(key_starts[at], key_starts[at + 1], reading.keys)
             self.key_counts[at] = len(reading.keys) // WIDTH
             self.odd.discard(node)
             if reading.odd:
@@ -132,7 +135,7 @@ class Block:
         counted = sum(len(node.old) + 1 for node in nodes)
         if len(ids) == counted * WIDTH and ids == raw(referents(*_delimited(node.old for node in nodes))):
             return ids
-        read = [(node, Reading(node.live, node.old)) for node in nodes]
+        read = [(node, Reading(node, node.old)) for node in nodes]
         self.odd.update(node for node, reading in read if reading.odd)
         return b"".join(reading.ids + _END for _, reading in read)
 
@@ -168,7 +171,9 @@ class Watch:
         return [node for block in blocks for node in block.changed()]
 
     def _due(self) -> list[Block]:
-        newest, older = self.blocks[-2:], len(self.blocks) - 2
+        filled = bool(self.blocks) and len(self.blocks[-1].nodes) >= self.size // 4
+        newest = self.blocks[-1:] if filled else self.blocks[-2:]
+        older = len(self.blocks) - len(newest)
         if older <= 0:
             return newest
         self._turn = (self._turn + 1) % older
