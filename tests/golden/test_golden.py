@@ -1,6 +1,6 @@
 """The stored bytes of every format version, kept for ever: they always load, and version 1 is still written so.
 
-`python -m tests.golden.test_golden` adds the bytes of values that are not kept yet; what is kept is never written again.
+`python -m tests.golden.test_golden` adds the bytes of values that are not kept yet; kept ones are never written again.
 """
 
 from __future__ import annotations
