@@ -1,0 +1,187 @@
+"""The people in a life: they settle what is in doubt by what really happened, and answer questions by the script.
+
+What really happened is known here as it never is in the world: the book has a line when a function is entered and one
+when it is left.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from perdure import values
+from perdure.errors import UndecidedError, UnstorableError
+from perdure.log.action import Action, Actions
+from perdure.session import call as calls
+from perdure.session.call import Done, NotDone, Unknown
+from perdure.testing.lives import SESSION
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Entry
+    from perdure.runtime.outcome import Question
+    from perdure.runtime.store import AgentStore
+    from perdure.testing.lives import Ended, Trial
+
+TRUTH: Final = "truth"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """An action that may or may not have happened, for a `settle` of your own to decide.
+
+    `arguments` are by name (a description of one that cannot be stored or is very long). `happened` is what the kit
+    knows: False when the function was not entered, True when it returned, None when it was cut off inside or raised.
+    """
+
+    seq: int
+    name: str
+    arguments: dict[str, Any]
+    happened: bool | None
+
+
+Settle: TypeAlias = Literal["truth"] | Callable[[Doubt], Done | NotDone | Unknown]
+
+
+class Book:
+    """A file beside the store with a line for each time that an action's function is entered and left."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def note(self, **line: Any) -> None:
+        """Adds a line; a kill after this finds it there."""
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            os.write(file, json.dumps(line).encode() + b"\n")
+        finally:
+            os.close(file)
+
+    def read(self) -> list[dict[str, Any]]:
+        """All lines."""
+        return [json.loads(line) for line in self._path.read_text().splitlines()] if self._path.exists() else []
+
+    def watched(self, fn: Callable[..., Any], **about: Any) -> Callable[..., Any]:
+        """The function, with a line when it is entered and one when it returns or raises."""
+
+        @functools.wraps(fn)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self.note(what="entered", **about)
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException:
+                self.note(what="raised", **about)
+                raise
+            self.note(what="returned", value=_text(result), **about)
+            return result
+
+        return noted
+
+    def last(self, action: Action) -> dict[str, Any]:
+        """The last line about the last attempt at an action."""
+        mine = [n for n in self.read() if (n["seq"], n["attempt"]) == (action.seq, action.attempts)]
+        return mine[-1] if mine else {"what": "not entered"}
+
+
+def _text(result: Any) -> str | None:
+    try:
+        return base64.b64encode(values.encode(result)).decode()
+    except UnstorableError:
+        return None
+
+
+class People:
+    """Whoever is asked in a life."""
+
+    def __init__(
+        self, trial: Trial, store: AgentStore, book: Book, *, before: Mapping[str, int], unharmed: Ended | None
+    ) -> None:
+        self._trial, self._store, self._book = trial, store, book
+        self._before, self._unharmed = before, unharmed
+
+    def decide(self) -> None:
+        """Settles and answers all that the session waits for. Raises `UndecidedError` if the test does not say how."""
+        for question in self._store.questions(SESSION):
+            entries = list(self._store.log(SESSION))
+            if question.kind == "doubt":
+                self._settle(Actions(entries)[question.seq], entries)
+            else:
+                self._answer(question, entries)
+
+    # --- doubts ------------------------------------------------------------------------------------------------------
+
+    def _settle(self, action: Action, entries: list[Entry]) -> None:
+        settle = self._trial.settle
+        happened = {"not entered": False, "returned": True}.get(self._book.last(action)["what"])
+        if callable(settle):
+            arguments = {name: _argument(data) for name, data in action.args.items()}
+            said = settle(Doubt(action.seq, action.name, arguments, happened))
+        else:
+            said = self._truth(action, entries, happened=happened)
+        how = "done" if isinstance(said, Done) else "not-done" if isinstance(said, NotDone) else "abandoned"
+        result = said.result if isinstance(said, Done) else None
+        self._store.settle(SESSION, action.seq, how, result=result, by="crash_everywhere")
+
+    def _truth(self, action: Action, entries: list[Entry], *, happened: bool | None) -> Done | NotDone:
+        """From the book; where it cannot tell, from the effects."""
+        if happened is None:
+            happened = self._counted(action, entries)
+        if not happened:
+            return NotDone()
+        text = self._book.last(action).get("value")
+        data = base64.b64decode(text) if text is not None else self._unharmed_result(action, entries)
+        return Done(values.decode(data))
+
+    def _counted(self, action: Action, entries: list[Entry]) -> bool:
+        """Whether the effects show one more of this action than the log knows to have happened."""
+        now = self._trial.count()
+        if action.name not in now and action.name not in self._before:
+            raise UndecidedError(
+                f"{calls.call_text(action.name, action.args)} was cut off inside or raised, and `effects` does not "
+                f"count {action.name!r}: let it, or give crash_everywhere a settle= of your own"
+            )
+        known = sum(
+            a.name == action.name and a.known is not None and a.known.how in ("result", "unstorable")
+            for a in Actions(entries).values()
+        )
+        return now.get(action.name, 0) - self._before.get(action.name, 0) > known
+
+    def _unharmed_result(self, action: Action, entries: list[Entry]) -> bytes:
+        """What the same call of the unharmed run returned."""
+        same = [
+            a.seq for a in Actions(entries).values() if (a.name, a.fingerprint) == (action.name, action.fingerprint)
+        ]
+        found = (self._unharmed.outcomes if self._unharmed else {}).get(f"{action.name} {action.fingerprint.hex()}", [])
+        data = found[min(same.index(action.seq), len(found) - 1)] if found else None
+        if data is None:
+            raise UndecidedError(
+                f"{calls.call_text(action.name, action.args)} has happened and has no result to be settled with: "
+                "give crash_everywhere a settle= of your own"
+            )
+        return data
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def _answer(self, question: Question, entries: list[Entry]) -> None:
+        asked = next(e for e in entries if e.seq == question.seq)
+        names = [asked["key"], asked["prompt"]]
+        if asked["about"] is not None:
+            names = [f"{Actions(entries)[asked['about']].name}?"]
+        name = next((name for name in names if name in self._trial.answers), None)
+        if name is None:
+            raise UndecidedError(f"no scripted answer to {question.prompt!r}: give answers={{{names[-1]!r}: …}}")
+        answer = self._trial.answers[name]
+        if isinstance(answer, list):
+            earlier = sum(e.kind == "asked" and e["prompt"] == asked["prompt"] for e in entries if e.seq < asked.seq)
+            answer = answer[earlier]
+        said = answer(question.prompt) if callable(answer) else answer
+        self._store.answer(SESSION, question.seq, said, by="crash_everywhere")
+
+
+def _argument(data: Any) -> Any:
+    return values.decode(data) if isinstance(data, bytes) else calls.argument_text(data)

@@ -1,0 +1,213 @@
+"""What happens inside of one process of a life: the agent runs to its end, people's part is played, a point kills.
+
+It changes the running process for good (what `faults` calls, how a session calls functions and draws values), so it is
+only ever called in a fork that ends with it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import signal
+import sys
+import threading
+import traceback
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import faults, limits, values
+from perdure.errors import DivergedError, KeyReusedError, NoProgressError, SuspendedError
+from perdure.log.action import Actions
+from perdure.log.branch import branch
+from perdure.runtime.store import AgentStore
+from perdure.session import call as calls
+from perdure.session.declare import plain
+from perdure.session.session import Session
+from perdure.stores import open_store
+from perdure.testing.doubts import Book, People
+from perdure.testing.lives import SESSION, Ended
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Entry
+    from perdure.session.request import Attempt
+    from perdure.testing.lives import CrashPoint, Trial
+
+RUNS_MAX: Final = 12
+"""An agent that has not completed after so many runs of one process will not."""
+
+HOPELESS: Final = (DivergedError, KeyReusedError, NoProgressError)
+"""What the same code will meet again."""
+
+
+def run(
+    trial: Trial, folder: Path, *, kill: CrashPoint | None, before: Mapping[str, int], unharmed: Ended | None
+) -> bytes:
+    """Runs the agent until it has completed or cannot, or is killed. What there is to tell, encoded (see `Ended`)."""
+    reached = Reached(kill)
+    faults.hook = reached
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # its numbers would be the same in each fork
+    place = trial.open(folder)
+    store = AgentStore(open_store(place) if isinstance(place, str) else place, lease_s=limits.LEASE_S)
+    book = Book(folder / "book.ndjson")
+    watch(store, book, trial.answers)
+    people = People(trial, store, book, before=before, unharmed=unharmed)
+    try:
+        result = to_the_end(trial, store, people)
+    except Exception:  # noqa: BLE001 - told to the process that judges it
+        ended = Ended(problem=traceback.format_exc(), reached=tuple(reached.names))
+    else:
+        ended = told(store, book, result, tuple(reached.names))
+    return values.encode({name: _plain(value) for name, value in asdict(ended).items()})
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | frozenset) else value
+
+
+class Reached:
+    """Counts the points that this process comes to, and kills it at one of them."""
+
+    def __init__(self, kill: CrashPoint | None) -> None:
+        self.names: list[str] = []
+        self._kill, self._hits, self._lock = kill, Counter[str](), threading.Lock()
+
+    def __call__(self, point: str) -> None:
+        """Called by `faults.reach`, from any thread."""
+        with self._lock:
+            self.names.append(point)
+            self._hits[point] += 1
+            if self._kill is not None and (self._kill.name, self._kill.hit) == (point, self._hits[point]):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+# --- the agent's runs ------------------------------------------------------------------------------------------------
+
+
+def to_the_end(trial: Trial, store: AgentStore, people: People) -> Any:
+    """Runs it, plays the people whom it waits for, runs it again: its result. Raises when it never completes."""
+    enter = _handle if trial.form == "handle" else _function
+    error: Exception | None = None
+    for _ in range(RUNS_MAX):
+        done, result, error = enter(trial, store)
+        if done:
+            return result
+        if isinstance(error, HOPELESS):
+            break
+        people.decide()
+    raise RuntimeError(f"the agent did not complete in {RUNS_MAX} runs") from error
+
+
+def _function(trial: Trial, store: AgentStore) -> tuple[bool, Any, Exception | None]:
+    outcome = store.run(trial.agent, SESSION, input=trial.input)
+    return outcome.status == "completed", outcome.result, outcome.error
+
+
+def _handle(trial: Trial, store: AgentStore) -> tuple[bool, Any, Exception | None]:
+    try:
+        with store.session(SESSION) as session:
+            result = trial.agent(session)
+    except SuspendedError:
+        return False, None, None
+    except Exception as error:  # noqa: BLE001 - the agent's own; the session has recorded it
+        return False, None, error
+    return True, result, None
+
+
+# --- what a session does otherwise here ------------------------------------------------------------------------------
+
+
+def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> None:
+    """From now on calls are noted in the book or answered by the script, and values come from a fixed sequence."""
+    attempt, value = Session._attempt, Session._value  # noqa: SLF001 - the two places where a session meets the outside
+    drawn = Counter(entry["kind"] for entry in _entries(store) if entry.kind == "value")
+
+    def noted(session: Session, request: Attempt) -> Any:
+        call, action = request.call, request.action
+        fn = plain(call.fn)
+        if call.name in answers:
+            fn = scripted(answers[call.name], earlier=_earlier(store, session, call.name, before=action.seq))
+        watched = book.watched(fn, seq=action.seq, attempt=action.attempts, epoch=session._core.epoch)  # noqa: SLF001
+        return attempt(session, replace(request, call=replace(call, fn=watched)))
+
+    def fixed(session: Session, kind: str, _draw: Any) -> Any:
+        def draw() -> Any:
+            drawn[kind] += 1
+            return fixed_value(kind, drawn[kind])
+
+        return value(session, kind, draw)
+
+    Session._attempt = noted  # type: ignore[method-assign, assignment]  # noqa: SLF001
+    Session._value = fixed  # type: ignore[method-assign, assignment]  # noqa: SLF001
+
+
+def _entries(store: AgentStore) -> list[Entry]:
+    return list(store.log(SESSION)) if store.backend.heads(prefix=SESSION) else []
+
+
+def _earlier(store: AgentStore, session: Session, name: str, *, before: int) -> int:
+    """How many actions of that name were started before this one."""
+    core = session._core  # noqa: SLF001 - a start that rides in the next commit is not in the log yet
+    bodies = [(e.seq, e.body) for e in _entries(store) if e.kind == "action_started"]
+    put_off = enumerate(core._put_off, core.head + 1)  # noqa: SLF001
+    bodies += [(seq, draft.body) for seq, draft in put_off if draft.kind == "action_started"]
+    return sum(seq < before and body["of"] is None and body["name"] == name for seq, body in bodies)
+
+
+def scripted(answer: Any, *, earlier: int) -> Any:
+    """A function that gives the scripted answer; of a list, the one whose turn it is."""
+
+    def answering(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(answer, list):
+            if earlier >= len(answer):
+                raise LookupError(f"the script has {len(answer)} answers, and this is call {earlier + 1}")
+            return answer[earlier]
+        return answer(*args, **kwargs) if callable(answer) else answer
+
+    return answering
+
+
+def fixed_value(kind: str, number: int) -> Any:
+    """The `number`-th time, id or random number that the code of a life draws: the same in each life."""
+    digest = sha256(f"{kind} {number}".encode()).digest()
+    if kind == "now":
+        return dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=number)
+    if kind == "uuid":
+        return uuid.UUID(bytes=digest[:16], version=4)
+    return int.from_bytes(digest[:6], "big") / 2**48
+
+
+# --- what there is to tell -------------------------------------------------------------------------------------------
+
+
+def told(store: AgentStore, book: Book, result: Any, reached: tuple[str, ...]) -> Ended:
+    """The end of a life, from its log (read whole, and so verified) and its book."""
+    entries = _entries(store)
+    actions = Actions(branch(entries))
+    outcomes: dict[str, list[bytes | None]] = {}
+    for action in actions.values():
+        known = action.known.value if action.known and action.known.how == "result" else None
+        outcomes.setdefault(f"{action.name} {action.fingerprint.hex()}", []).append(known)
+    return Ended(
+        reached=reached,
+        result=values.encode(result),
+        state={name: values.encode(part) for name, part in store.state_at(SESSION).items()},
+        actions=dict(Counter(calls.call_text(a.name, a.args) for a in actions.values())),
+        repeatable=frozenset(a.name for a in Actions(entries).values() if a.effect == "repeatable"),
+        again=tuple(_again(entries, book)),
+        outcomes=outcomes,
+    )
+
+
+def _again(entries: list[Entry], book: Book) -> list[str]:
+    """The actions whose function was called in a later epoch than the one in which their result was recorded."""
+    actions = Actions(entries)
+    finished = {e["started"]: e.epoch for e in entries if e.kind == "action_finished" and e["how"] == "result"}
+    begun = [note for note in book.read() if note["what"] == "entered"]
+    late = [n["seq"] for n in begun if n["epoch"] > finished.get(n["seq"], n["epoch"])]
+    return [calls.call_text(actions[seq].name, actions[seq].args) for seq in late]
