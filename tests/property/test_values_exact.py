@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from perdure.values import decode, describe, encode, same
+from perdure.values import decode, describe, encode, is_immutable, same
 from tests.property.corpus import CORPUS, HASHABLE, KEY_NESTINGS, NESTINGS
 from tests.property.oracle import facts
 from tests.property.strategies import plain_values, values
@@ -111,3 +111,21 @@ def test_every_value_can_be_described_in_one_short_line(name: str) -> None:
         text = describe(nest(CORPUS[name]()))
         assert 0 < len(text) <= 400
         assert text.isprintable()
+
+
+def test_what_is_called_immutable_has_no_value_that_changed_in_place() -> None:
+    immutable = {name for name, make in CORPUS.items() if is_immutable(type(make()))}
+    mutable = {"bytearray", "set", "deque", "defaultdict", "array", "ndarray", "dataclass", "model", "numpy_void"}
+    assert not immutable & {*mutable, "list", "dict", "tuple", "frozenset", "named_tuple"}
+    assert immutable >= {
+        "int_65",
+        "str",
+        "nan",
+        "datetime_zone",
+        "uuid",
+        "path",
+        "enum",
+        "flag",
+        "numpy_float64",
+        "opaque",
+    }

@@ -29,6 +29,11 @@ def tag_of(cls: type) -> str | None:
     return SCALAR_TAG if issubclass(cls, numpy.generic) and cls is not numpy.object_ else None
 
 
+def is_immutable(cls: type) -> bool:
+    """Whether `cls` is a scalar of numpy; those with fields can change."""
+    return tag_of(cls) == SCALAR_TAG and not issubclass(cls, sys.modules["numpy"].void)
+
+
 def shape_named(tag: str) -> ArrayShape | ScalarShape | None:
     """What rebuilds values under a reserved tag; None while numpy is not loaded."""
     if tag not in RESERVED or "numpy" not in sys.modules:

@@ -26,7 +26,8 @@ def encode(value: Any, *, codec: str = "msgpack", at: str = "$") -> bytes:
     """The bytes of `value`; a fresh process decodes them to the same type, value and order.
 
     Equal values give equal bytes. Raises UnstorableError with the path, which begins with `at`, to what cannot be
-    stored exactly; LimitError beyond a bound. Safe from any thread; while another thread changes `value`, each
+    stored exactly; LimitError beyond a bound (`limits.DEPTH_MAX` levels are always taken, plain lists and dicts up to
+    255 in MessagePack). Safe from any thread; while another thread changes `value`, each
     container is taken as it is at one instant.
     """
     data = CODECS[codec].encode(value, at=at)

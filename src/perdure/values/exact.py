@@ -18,7 +18,7 @@ import zoneinfo
 from enum import Enum
 from typing import Any, Final
 
-from perdure.values import messagepack, registry
+from perdure.values import arrays, messagepack, registry
 from perdure.values.opaque import Opaque
 
 CONTAINERS: Final[frozenset[type]] = frozenset({dict, list, tuple})
@@ -40,8 +40,10 @@ _EQUAL_IS_SAME: Final = frozenset({type(None), bool, int, str, bytes})
 
 
 def is_immutable(cls: type) -> bool:
-    """Whether instances of exactly `cls` cannot change in place: `IMMUTABLE`, and members of registered enums."""
-    return cls in IMMUTABLE or (issubclass(cls, Enum) and registry.entry_of(cls) is not None)
+    """Whether instances of exactly `cls` cannot change in place: `IMMUTABLE`, registered enums, scalars of numpy."""
+    if cls in IMMUTABLE or arrays.is_immutable(cls):
+        return True
+    return issubclass(cls, Enum) and registry.entry_of(cls) is not None
 
 
 def same(a: Any, b: Any) -> bool:
