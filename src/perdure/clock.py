@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import random
 import time
 import uuid
@@ -15,9 +15,9 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def now_utc() -> datetime.datetime:
+def now_utc() -> dt.datetime:
     """Wall time as an aware datetime, UTC."""
-    return datetime.datetime.fromtimestamp(now_us() / 1e6, datetime.UTC)
+    return dt.datetime.fromtimestamp(now_us() / 1e6, dt.UTC)
 
 
 def monotonic_s() -> float:

@@ -6,7 +6,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     PerdureError
     ├── StorableError            a value or a class that cannot be stored exactly
     │   ├── UnstorableError          the value at a path
-    │   ├── TagError                 a registration that contradicts another, or a stored tag that does not fit its class
+    │   ├── TagError                 a registration that contradicts another, or stored fields that do not fit
     │   └── LimitError               a bound of `limits` is exceeded
     ├── DamageError              stored bytes that are not what was written
     │   ├── FormatNewerError         written by a newer perdure; not damage, but unreadable here

@@ -32,7 +32,10 @@ KEYFRAME_DELTAS: Final = 100
 """Snapshots after which a keyframe is due."""
 
 ARGUMENT_BYTES_MAX: Final = 16 * 1024
-"""An argument longer than this is recorded by its digest, length and beginning; its fingerprint is exact all the same."""
+"""An argument longer than this is recorded by its digest, length and beginning.
+
+Its fingerprint is exact all the same.
+"""
 
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""

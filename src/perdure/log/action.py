@@ -18,9 +18,10 @@ STRICTNESS: Final = ("repeatable", "idempotent", "once")
 class Outcome:
     """How an action ended.
 
-    `how` is result, error, unstorable (finished, but its result could not be stored), not done or abandoned. `value` is the
-    encoded result; for an error or an unstorable result, a plain dict that tells of it. An error that is not `final` is one that the action's own retries
-    go on from; `not_done` says that nothing happened; `origin` is the innermost action that raised the error.
+    `how` is result, error, unstorable (finished, but its result could not be stored), not done or abandoned. `value` is
+    the encoded result; for an error or an unstorable result, a plain dict that tells of it. An error that is not
+    `final` is one that the action's own retries go on from; `not_done` says that nothing happened; `origin` is the
+    innermost action that raised the error.
     """
 
     how: str

@@ -1,4 +1,7 @@
-"""Which records of a log are on its present branch. A rollback leaves what came after its point; nothing is ever removed."""
+"""Which records of a log are on its present branch.
+
+A rollback leaves what came after its point; nothing is ever removed.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,11 @@ REENTRY, RESTORE_POINT, INSPECTION = 1, 2, 4
 
 
 def leaves(entry: Entry) -> int | None:
-    """The record up to which the branch is kept, if this one starts a new branch: a rollback, a state edited or migrated, or
-    a failure that names an action (what the code did after the error was handed to it is left)."""
+    """The record up to which the branch is kept, if this one starts a new branch.
+
+    A rollback, a state edited or migrated, or a failure that names an action (what the code did after the error was
+    handed to it is left).
+    """
     if entry.kind == "rolled_back":
         return int(entry["to"])
     if entry.kind == "status" and entry["status"] == "failed" and entry["around"]:

@@ -1,7 +1,7 @@
 """A record with its body opened: what the folds read.
 
-`Body` is a plain dict; what belongs to the user inside it (results, arguments, deltas) stays encoded bytes until somebody
-needs it, so that folding a log never meets a class.
+`Body` is a plain dict; what belongs to the user inside it (results, arguments, deltas) stays encoded bytes until
+somebody needs it, so that folding a log never meets a class.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def chained(previous: bytes, *, session: str, seq: int, epoch: int, kind: str, t
 def verified(records: Iterable[Record], *, session: str, after: int, previous: bytes) -> Iterator[Record]:
     """The same records, each checked against the one before it.
 
-    `after` and `previous` are the number and the chain digest that the first one must follow. Raises `DamageError`, which
-    names the first record that is missing, foreign, out of order or changed.
+    `after` and `previous` are the number and the chain digest that the first one must follow. Raises `DamageError`,
+    which names the first record that is missing, foreign, out of order or changed.
     """
     for record in records:
         after += 1

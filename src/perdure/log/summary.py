@@ -1,10 +1,16 @@
 """The few facts about a session that listings and openings need at once. A fold like any other: `verify` makes it anew from the
-log and compares."""
+log and compares.
+
+It is stored beside the head with a check over both, so that a head and a summary that do not belong together are found
+before anything is concluded from them.
+"""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import DamageError
@@ -13,12 +19,16 @@ from perdure.log.branch import REENTRY, leaves
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
 
+_CHECK_BYTES: Final = 16
+_POINT: Final = struct.Struct(">QQBQ?")
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """`parent` is the newest snapshot of the present branch and `reentry` the newest re-entry point (1: the opening); `left` says whether any
     branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records that a person must settle or answer;
-    `codes` are the fingerprints of the code that ran since the re-entry point."""
+    `codes` are the fingerprints of the code that ran since the re-entry point; `points` is the digest of the index of points.
+    """
 
     form: str = ""
     entry: str = ""
@@ -34,11 +44,13 @@ class Summary:
     codes: tuple[str, ...] = ()
     saves: int = 0
     actions: int = 0
+    points: bytes = b""
 
-    def encoded(self) -> bytes:
-        """As it is kept beside the head."""
+    def encoded(self, *, session: str, seq: int, chain: bytes) -> bytes:
+        """As it is kept beside the head that has this number and chain digest."""
         kept = [getattr(self, name) for name in _NAMES]
-        return values.encode([list(value) if type(value) is tuple else value for value in kept])
+        data = values.encode([list(value) if type(value) is tuple else value for value in kept])
+        return _check(data, session=session, seq=seq, chain=chain) + data
 
     def after(self, entry: Entry) -> Summary:
         """With one more record taken into account."""
@@ -47,15 +59,29 @@ class Summary:
         return replace(self, updated_us=entry.time_us, **changed)
 
 
-def decoded(data: bytes) -> Summary:
-    """The summary that stands beside a head. Raises `DamageError` if it is none."""
+def decoded(stored: bytes, *, session: str, seq: int, chain: bytes) -> Summary:
+    """The summary that stands beside this head. Raises `DamageError` unless the two belong together."""
+    check, data = stored[:_CHECK_BYTES], stored[_CHECK_BYTES:]
+    if check != _check(data, session=session, seq=seq, chain=chain):
+        raise DamageError(f"{session}: the head (record {seq}) and the summary beside it are not what was written")
     found = values.decode(data)
     if not isinstance(found, list) or len(found) != len(_NAMES):
-        raise DamageError("the summary beside the head is not one; verify the session")
-    return Summary(*(tuple(value) if isinstance(value, list) else value for value in found))
+        raise DamageError(f"{session}: the summary beside the head is not one that this perdure wrote")
+    kept: list[Any] = [tuple(value) if isinstance(value, list) else value for value in found]
+    return Summary(*kept)
 
 
 _NAMES = tuple(field.name for field in fields(Summary))
+
+
+def _check(data: bytes, *, session: str, seq: int, chain: bytes) -> bytes:
+    return sha256(chain + seq.to_bytes(8, "big", signed=True) + session.encode() + b"\0" + data).digest()[:_CHECK_BYTES]
+
+
+def with_point(digest: bytes, *, seq: int, parent: int, flags: int, name: str | None, time_us: int) -> bytes:
+    """The digest of an index of points, once this one is added to it."""
+    row = _POINT.pack(seq, parent, flags, time_us, name is not None) + (name or "").encode(errors="surrogatepass")
+    return sha256(digest + row).digest()[:_CHECK_BYTES]
 
 
 def _opened(_: Summary, entry: Entry) -> dict[str, Any]:
@@ -68,7 +94,15 @@ def _owned(summary: Summary, entry: Entry) -> dict[str, Any]:
 
 
 def _saved(summary: Summary, entry: Entry) -> dict[str, Any]:
-    changed: dict[str, Any] = {"parent": entry.seq, "saves": summary.saves + 1}
+    points = with_point(
+        summary.points,
+        seq=entry.seq,
+        parent=entry["parent"],
+        flags=entry["flags"],
+        name=entry["name"],
+        time_us=entry.time_us,
+    )
+    changed: dict[str, Any] = {"parent": entry.seq, "saves": summary.saves + 1, "points": points}
     if entry["flags"] & REENTRY:
         changed |= {"reentry": entry.seq, "codes": summary.codes[-1:]}
     return changed

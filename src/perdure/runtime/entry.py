@@ -1,4 +1,7 @@
-"""Entry points: finding a function by what a person types or a log recorded, and telling whether its code has changed."""
+"""Entry points.
+
+Finding a function by what a person types or a log recorded, and telling whether its code has changed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def load(entry: str) -> Callable[..., Any]:
-    """The function that `file.py:function` or `module:function` names. Raises `EntryError`, which says what was looked for."""
+    """The function that `file.py:function` or `module:function` names.
+
+    Raises `EntryError`, which says what was looked for.
+    """
     place, _, name = entry.rpartition(":")
     if not place or not name:
         raise EntryError(f"{entry!r} names no function: write file.py:function or module:function")
@@ -63,7 +69,10 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def name(fn: Any) -> str:
-    """What finds this function again: `module:function`, or `file.py:function` for a script; "" for one that nothing can find."""
+    """What finds this function again: `module:function`, or `file.py:function` for a script.
+
+    "" for one that nothing can find.
+    """
     qualname = getattr(fn, "__qualname__", "")
     module = getattr(fn, "__module__", "") or ""
     if not qualname or "<" in qualname:
@@ -75,7 +84,10 @@ def name(fn: Any) -> str:
 
 
 def fingerprint(fn: Any) -> str:
-    """Tells whether the code has changed: a digest of the source of its module, else of its compiled code; 16 characters."""
+    """Tells whether the code has changed: a digest of the source of its module, else of its compiled code.
+
+    16 characters.
+    """
     inner = inspect.unwrap(fn)
     try:
         file = inspect.getsourcefile(inner)

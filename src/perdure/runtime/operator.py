@@ -19,14 +19,11 @@ from perdure.errors import (
     SuspendedError,
     UndecidedError,
 )
-from perdure.log import summary as summaries
 from perdure.log.branch import branch, is_reentry, is_restore_point
 from perdure.session.lease import acquire, new_owner
-from perdure.session.opening import Opened, append_one, find, start
+from perdure.session.opening import Opened, append_one, find, start, take_up
 from perdure.session.points import Core, status
 from perdure.session.request import Commit, Draft, ReadAll, Steps
-from perdure.session.snapshot import Reader
-from perdure.session.writer import Writer
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -123,11 +120,8 @@ def rollback(store: AgentStore, session: str, to: int | str, *, reason: str = ""
 
 
 def _opened(backend: Backend, session: str, lease: Any) -> Opened:
-    head = backend.head(session)
-    summary = summaries.decoded(head.summary)
-    writer = Writer(backend, session, epoch=lease.epoch, head=head.seq, chain=head.chain, summary=summary)
-    reader = Reader(backend, session)
-    return Opened(lease, writer, reader, reader.entries(upto=1)[0])
+    writer, reader, tail = take_up(backend, session, epoch=lease.epoch)
+    return Opened(lease, writer, reader, reader.entries(upto=1)[0], tail)
 
 
 def _rolled_back(opened: Opened, summary: Summary, to: int | str, *, reason: str, by: str) -> Rollback:

@@ -24,8 +24,8 @@ class Question:
 class Outcome:
     """How a run ended.
 
-    `status` is completed (`result` holds what the code returned), waiting (`questions` hold what a person must decide), failed
-    (`error` holds the exception) or paused (it was asked to stop). All but completed can be run again and go on.
+    `status` is completed (`result` holds what the code returned), waiting (`questions` hold what a person must decide),
+    failed (`error` holds the exception) or paused (it was asked to stop). All but completed can be run again and go on.
     """
 
     status: str

@@ -1,4 +1,7 @@
-"""Brings an agent's function through crashes, rollbacks and questions: enters its code until the session is over or must wait."""
+"""Brings an agent's function through crashes, rollbacks and questions.
+
+Enters its code until the session is over or must wait.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def _enter(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcom
 
 @contextlib.contextmanager
 def stopping_on_signals(stop: Callable[[str], None]) -> Iterator[None]:
-    """Within it, the first SIGINT or SIGTERM calls `stop` with its name; a second one ends the run at once (`KeyboardInterrupt`)."""
+    """Within it, the first SIGINT or SIGTERM calls `stop` with its name.
+
+    A second one ends the run at once (`KeyboardInterrupt`).
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

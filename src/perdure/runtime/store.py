@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure import limits, values
-from perdure.errors import EntryError, NoPointError, SessionUnknownError, UndecidedError
-from perdure.log import summary as summaries
+from perdure.errors import DamageError, EntryError, NoPointError, SessionUnknownError, SuspendedError, UndecidedError
 from perdure.log.action import Actions
+from perdure.recovery import restore
+from perdure.recovery.verify import verify
 from perdure.runtime import entry as entries
 from perdure.runtime import runner
 from perdure.runtime.outcome import Outcome, Question
@@ -16,7 +17,7 @@ from perdure.session import call as calls
 from perdure.session.core import key_mark, question_mark
 from perdure.session.declare import Agent, agent_of, undos_of
 from perdure.session.lease import Keeper, is_dead, new_owner, owner_text
-from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of
+from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of, summary_of
 from perdure.session.request import Commit, Draft
 from perdure.session.session import Session
 from perdure.session.snapshot import Reader, snapshot
@@ -27,14 +28,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from perdure.log.entry import Entry
+    from perdure.recovery.verify import Report
     from perdure.stores.contract import Point
     from perdure.stores.contract import Store as Backend
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One session, for listings. `status` is running, idle, paused, waiting, failed, completed, cancelled or interrupted (it was running, and its
-    owner is provably gone); times are microseconds since 1970."""
+    """One session, for listings. `status` is running, idle, paused, waiting, failed, completed, cancelled, interrupted (it was running, and its
+    owner is provably gone) or damaged (nothing beside its head can be trusted); times are microseconds since 1970."""
 
     id: str
     status: str
@@ -147,13 +149,20 @@ class AgentStore:
         opened = self._open(opening, declared, {**undos_of(None), **(undos or {})})
         try:
             opened.enter()
+        except SuspendedError as suspended:
+            opened.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
+            opened.close()
+            raise
         except BaseException:
             opened.close()
             raise
         return opened
 
     def _open(self, opening: Opening, declared: Agent, undos: dict[str, Callable[..., Any]]) -> Session:
-        opened: Opened = hold(self.backend, opening, owner=self._owner)
+        try:
+            opened: Opened = hold(self.backend, opening, owner=self._owner)
+        except DamageError as error:
+            raise restore.offering(self.backend, opening.session, error) from error
         return Session(
             opened, declared, code=opening.code, accept_change=opening.accept_change, undos=undos, keeper=self._keeper
         )
@@ -173,10 +182,13 @@ class AgentStore:
         return found
 
     def _info(self, session: str) -> SessionInfo | None:
-        head = self.backend.head(session)
+        try:
+            head = self.backend.head(session)
+            s, owner = summary_of(head, session), self.backend.lease(session).owner
+        except DamageError as error:
+            return _damaged(session, error)
         if not head.seq:
             return None
-        s, owner = summaries.decoded(head.summary), self.backend.lease(session).owner
         gone = s.status == "running" and (not owner or is_dead(owner))
         return SessionInfo(
             id=session,
@@ -194,8 +206,8 @@ class AgentStore:
         )
 
     def snapshots(self, session: str) -> list[Point]:
-        """The restore points of a session, oldest first; the states themselves are not read."""
-        return self.backend.points(check_session_id(session))
+        """The restore points of a session, oldest first; the states themselves are not read. Raises `DamageError`."""
+        return restore.points(self.backend, check_session_id(session))
 
     def state_at(self, session: str, at: int | str | None = None) -> dict[str, Any]:
         """The state as of a snapshot: by number, by a checkpoint's name (its newest), or the newest of the present branch. A fresh copy;
@@ -203,11 +215,18 @@ class AgentStore:
         summary = find(self.backend, check_session_id(session))
         if summary is None:
             raise SessionUnknownError(f"no session {session} in {self.url}")
-        seq = summary.parent if at is None else self._point(session, at)
-        return snapshot(Reader(self.backend, session), seq).all()
+        try:
+            seq = summary.parent if at is None else self._point(session, at)
+            return snapshot(Reader(self.backend, session), seq).all()
+        except DamageError as error:
+            raise restore.offering(self.backend, session, error) from error
+
+    def verify(self, session: str) -> Report:
+        """Checks every byte of a session; changes nothing. Raises `SessionUnknownError`, `SessionErasedError`."""
+        return verify(self.backend, check_session_id(session))
 
     def _point(self, session: str, at: int | str) -> int:
-        points = self.backend.points(session)
+        points = self.snapshots(session)
         found = [p.seq for p in points if at in (p.seq, p.name)]
         if not found and at != 0:
             raise NoPointError(f"{session} has no restore point {at!r}; perdure show {session} lists them")
@@ -257,7 +276,8 @@ class AgentStore:
         told = {"done": "result", "not-done": "not done", "abandoned": "abandoned"}[how]
         value = values.encode(result, at="result") if how == "done" else None
         body = {"started": seq, "how": told, "value": value, "by": by, "why": why}
-        marks = (key_mark(action.key),) if action.key is not None else ()
+        effect = actions[action.undoes] if action.undoes is not None else action
+        marks = (key_mark(effect.key),) if effect.key is not None else ()
         self._write(session, Draft("settled", body, marks))
 
     def answer(self, session: str, question: int | str, answer: Any, *, by: str = "") -> None:
@@ -300,6 +320,11 @@ class AgentStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _damaged(session: str, error: DamageError) -> SessionInfo:
+    reason = f"{error}; run: perdure verify {session}"
+    return SessionInfo(session, "damaged", reason, "", "", 0, 0, 0, 0, 0, "", ())
 
 
 def _doubt(actions: Actions, seq: int) -> str:

@@ -1,6 +1,9 @@
-"""One call to the outside, as the code makes it: the function, its arguments, how it was declared, what it is recognised by.
+"""One call to the outside, as the code makes it.
 
-It knows nothing of the log. How a function is declared stands on the function (`Options`), put there by `perdure.action`.
+The function, its arguments, how it was declared, what it is recognised by.
+
+It knows nothing of the log. How a function is declared stands on the function (`Options`), put there by
+`perdure.action`.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ if TYPE_CHECKING:
 
 
 class IdempotencyKey(str):
-    """A parameter of this type is handed the action's idempotency key: the same for each attempt at one effect, and for no
-    other effect. It is no part of what the call is recognised by."""
+    """A parameter of this type is handed the action's idempotency key.
+
+    The same for each attempt at one effect, and for no other effect. It is no part of what the call is recognised by.
+    """
 
     __slots__ = ()
 
@@ -141,7 +146,7 @@ def shape_of(fn: Any) -> Shape:
 def make(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:
     """The call of a function under these options. Raises `UnstorableError` when its key cannot be stored."""
     shape = shape_of(fn)
-    named = {name: value for name, value in zip(shape.names, args, strict=False)}  # noqa: C416 - keeps the types plain
+    named: dict[str, Any] = dict(zip(shape.names, args, strict=False))
     named |= {str(i): value for i, value in enumerate(args[len(shape.names) :], len(shape.names))}
     named |= kwargs
     for left_out in (*options.ignore, shape.key_parameter):

@@ -1,7 +1,8 @@
 """One open session, without I/O: how a call, a value and a question are answered from the log or go on live.
 
-The rules are those of `docs/resume.md` (R1 to R31). Every method that may have to write or to call out is a generator of requests
-(`request.py`); `points.py` adds saving and rolling back. It must not know who drives it, nor where the log is kept.
+The rules are those of `docs/resume.md` (R1 to R31). Every method that may have to write or to call out is a generator
+of requests (`request.py`); `points.py` adds saving and rolling back. It must not know who drives it, nor where the log
+is kept.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Journal:
         self._asked: dict[int, int] = {}
         self._undoing: tuple[bytes, ...] = ()
 
-    # --- records -----------------------------------------------------------------------------------------------------
+    # --- records ------------------------------------------------------------------------------------------------------
 
     def commit(self, *drafts: Draft, then: Callable[[list[Entry]], None] | None = None) -> Steps:
         """One commit: what was put off, then these."""
@@ -116,7 +117,7 @@ class Journal:
             self._whole = yield ReadAll()
         return self._whole
 
-    # --- leftovers ---------------------------------------------------------------------------------------------------
+    # --- leftovers ----------------------------------------------------------------------------------------------------
 
     def check_leftovers(self, what: str, *, before: int | None = None, live: Call | None = None) -> None:
         """Raises `DivergedError` when something recorded here has not been called again."""
@@ -129,7 +130,7 @@ class Journal:
             return None
         return next((a for a in self.ledger.leftovers(self.parent) if a.name == live.name), None)
 
-    # --- calls -------------------------------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------------
 
     def perform(self, call: Call) -> Steps:
         """The result of a call: answered from the log, or live. Raises what the action raised."""
@@ -186,8 +187,7 @@ class Journal:
 
     def _find_key(self, call: Call) -> Steps:
         """The newest action with this key, on whatever branch, that was not undone."""
-        assert call.key is not None
-        found = Actions((yield Find(key_mark(call.key))))
+        found = Actions((yield Find(key_mark(call.key or b""))))
         for action in reversed(found.values()):
             if action.key == call.key and not action.undone:
                 self._check_key(call, action)
@@ -210,7 +210,10 @@ class Journal:
     # --- effects that stand on a branch that was left -----------------------------------------------------------------
 
     def _standing(self, call: Call) -> Steps:
-        """An effect of that name on a branch that was left, not undone and not yet decided about; same arguments first."""
+        """An effect of that name on a branch that was left, not undone and not yet decided about.
+
+        Same arguments first.
+        """
         if not self.left:
             return None
         entries = yield from self.whole()
@@ -240,8 +243,8 @@ class Journal:
         if stands is None or (call.effect == "idempotent" and stands.fingerprint == call.fingerprint):
             return None
         prompt = (
-            f"{call.text()}: on a branch that was left, {calls.call_text(stands.name, stands.args)} (record {stands.seq}) "
-            "still stands. Run it again, or take its result?"
+            f"{call.text()}: on a branch that was left, {calls.call_text(stands.name, stands.args)} "
+            f"(record {stands.seq}) still stands. Run it again, or take its result?"
         )
         said, question = yield from self.question(prompt, key=None, choices=["again", "reuse"], about=stands.seq)
         self._asked[id(call)] = question
@@ -252,7 +255,7 @@ class Journal:
         yield from self._finish(action, outcome, duration_us=0)
         return outcome
 
-    # --- starting and finishing -------------------------------------------------------------------------------------------
+    # --- starting and finishing ---------------------------------------------------------------------------------------
 
     def _idempotency_key(self, call: Call, seq: int) -> Steps:
         parts: tuple[Any, ...] = (self.epoch, seq)
@@ -273,7 +276,9 @@ class Journal:
             action = yield from self._first_start(call)
             action.seq = self.put_off(Draft("action_started", started_body(action), self._marks(action)))
         else:
-            self.put_off(Draft("action_started", {"of": action.seq, "attempt": action.attempts + 1}, self._marks(action)))
+            self.put_off(
+                Draft("action_started", {"of": action.seq, "attempt": action.attempts + 1}, self._marks(action))
+            )
         if at_once and call.effect != "repeatable":
             yield from self.commit()
         return self.ledger.actions.get(action.seq, action)
@@ -311,8 +316,8 @@ class Journal:
         yield from self._finish(action, ended.outcome, duration_us=duration_us)
         if ended.error is None and calls.changed(call):
             raise ArgumentsChangedError(
-                f"{call.name} changed the arguments that it was given; its result is recorded, but on a resume it is not called "
-                "and they would not change. Let it return what is new"
+                f"{call.name} changed the arguments that it was given; its result is recorded, but a resume does not "
+                "call it and they would not change. Let it return what is new"
             )
         return ended
 
@@ -342,7 +347,7 @@ class Journal:
         failure.mark(error, origin=outcome.origin, place=self.ledger.place(self.stack))
         raise error
 
-    # --- values and questions ---------------------------------------------------------------------------------------------
+    # --- values and questions -----------------------------------------------------------------------------------------
 
     def value(self, kind: str, draw: Callable[[], Any]) -> Any:
         """A time, an id, a random number: drawn once, recorded with or before the next effect."""
@@ -365,7 +370,10 @@ class Journal:
         return said
 
     def question(self, prompt: str, *, key: str | None, choices: list[Any] | None, about: int | None) -> Steps:
-        """(the answer, the question's number). With a key: asked once on a branch. Without: in the order of the code."""
+        """(the answer, the question's number).
+
+        With a key: asked once on a branch. Without: in the order of the code.
+        """
         self.happened = True
         asked = (yield from self._keyed_question(key)) if key is not None else self.ledger.claim_question(prompt, about)
         if asked is None:

@@ -1,5 +1,7 @@
-"""Declaring how functions behave: actions, scripts and steps. What is declared stands on the function; outside a session it is
-the plain function that it was."""
+"""Declaring how functions behave: actions, scripts and steps.
+
+What is declared stands on the function; outside a session it is the plain function that it was.
+"""
 
 from __future__ import annotations
 
@@ -94,8 +96,9 @@ def agent(
 def agent(fn: Any = None, /, **options: Any) -> Any:
     """Declares a *script*: resumed by running it again from its top, every recorded call answered.
 
-    `append_only` names the parts whose items never change once appended (saves get cheaper; a rewrite is found and stored
-    all the same, or raised with `strict`); `version` is recorded; `state` is a typed state (dataclass, pydantic model, TypedDict).
+    `append_only` names the parts whose items never change once appended (saves get cheaper; a rewrite is found and
+    stored all the same, or raised with `strict`); `version` is recorded; `state` is a typed state (dataclass, pydantic
+    model, TypedDict).
     """
     return _declare(fn, "script", options)
 
@@ -107,8 +110,10 @@ def steps(
     *, append_only: Collection[str] = (), strict: bool = False, version: str = "", state: Any = None
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def steps(fn: Any = None, /, **options: Any) -> Any:
-    """Declares *steps*: a function called again and again until `s.complete(result)`; the end of each call is durable, and
-    resuming starts there. Options as for `agent`."""
+    """Declares *steps*: a function called again and again until `s.complete(result)`.
+
+    The end of each call is durable, and resuming starts there. Options as for `agent`.
+    """
     return _declare(fn, "steps", options)
 
 

@@ -1,8 +1,8 @@
 """Errors as outcomes: an error that an action raised, recorded and raised again as the same type.
 
-A class is rebuilt only if the bytes need not be trusted to choose it: one of Python's own library, one of the module in which
-the called function is defined, or one of a module given to `perdure.allow`. Its constructor is not called. Every other error is a
-`RecordedError`, live and replayed alike.
+A class is rebuilt only if the bytes need not be trusted to choose it: one of Python's own library, one of the module in
+which the called function is defined, or one of a module given to `perdure.allow`. Its constructor is not called. Every
+other error is a `RecordedError`, live and replayed alike.
 """
 
 from __future__ import annotations
@@ -70,8 +70,10 @@ def _allowed(name: str, home: str) -> type[Exception] | None:
 
 
 def origin_of(error: BaseException | None) -> tuple[int, int]:
-    """The action whose error this is and the place in the log at which it was handed to the code: through `raise … from …`
-    and errors raised while handling it. (0, 0): none."""
+    """The action whose error this is and the place in the log at which it was handed to the code.
+
+    Through `raise … from …` and errors raised while handling it. (0, 0): none.
+    """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -1,7 +1,9 @@
-"""Keyframes, made beside the save path: folded from the recorded deltas by a background thread, never from live objects.
+"""Keyframes, made beside the save path.
 
-A keyframe's chunks are stored first; its record rides in a later commit. No save waits for one, and one that a crash cuts off is
-made again when the session is next open.
+Folded from the recorded deltas by a background thread, never from live objects.
+
+A keyframe's chunks are stored first; its record rides in a later commit. No save waits for one, and one that a crash
+cuts off is made again when the session is next open.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who may write: taking a session, keeping it, and telling whether a former owner is gone.
 
-Time is the observer's own: a lease is over when its counter has not moved for its length on our monotonic clock. A former
-owner on this machine that is provably dead is replaced at once.
+Time is the observer's own: a lease is over when its counter has not moved for its length on our monotonic clock. A
+former owner on this machine that is provably dead is replaced at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def new_owner() -> str:
 
 
 def is_dead(owner: str) -> bool:
-    """Whether the owner is provably gone: same machine, same boot, same process namespace, and no such process any more."""
+    """Whether the owner is provably gone.
+
+    Same machine, same boot, same process namespace, and no such process any more.
+    """
     told = _told(owner)
     here = told.get("boot") and told["boot"] == _read("/proc/sys/kernel/random/boot_id")
     if not here or not told.get("space") or told["space"] != _link("/proc/self/ns/pid"):
@@ -73,7 +76,7 @@ def _read(path: str) -> str:
 
 def _link(path: str) -> str:
     try:
-        return os.readlink(path)
+        return str(Path(path).readlink())
     except OSError:
         return ""
 
@@ -107,8 +110,8 @@ def acquire(store: Store, session: str, *, owner: str, wait_s: float, lease_s: f
 
 def _held(session: str, lease: Lease, *, wait_s: float, lease_s: float) -> str:
     return (
-        f"{session} is held by {owner_text(lease.owner)} (epoch {lease.epoch}), waited {wait_s:g} s. End that process, or "
-        f"wait longer: one that has stopped moving is replaced after {lease_s:g} s"
+        f"{session} is held by {owner_text(lease.owner)} (epoch {lease.epoch}), waited {wait_s:g} s. "
+        f"End that process, or wait longer: one that has stopped moving is replaced after {lease_s:g} s"
     )
 
 

@@ -61,7 +61,7 @@ class Ledger:
         self.claimed.add(entry.seq)
 
     def claim(self, parent: int | None, match: tuple[Any, ...]) -> Action | None:
-        """The first recorded action under this parent with this name and arguments (or key) that no call has claimed yet."""
+        """The first recorded action under this parent that has this match and that no call has claimed yet."""
         queue = self._by_match.get((parent, *match))
         if not queue:
             return None
@@ -76,8 +76,10 @@ class Ledger:
                 yield action
 
     def leftovers(self, parent: int | None, *, before: int | None = None) -> Iterator[Action]:
-        """The unclaimed ones that the code must call before it may go on live: all but the abandoned, and the repeatable ones that an
-        accepted change has left behind."""
+        """The unclaimed ones that the code must call before it may go on live.
+
+        All but the abandoned, and the repeatable ones that an accepted change has left behind.
+        """
         for action in self.unclaimed(parent, before=before):
             abandoned = action.known is not None and action.known.how == "abandoned"
             if not abandoned and not (action.effect == "repeatable" and action.seq < self.accepted):

@@ -1,7 +1,7 @@
 """The state as the agent's code sees it: a dict of parts, each loaded when it is first touched.
 
-Inside a part are the user's own plain values; only this outermost mapping is ours. It finds nothing out about changes: the
-shadow does.
+Inside a part are the user's own plain values; only this outermost mapping is ours. It finds nothing out about changes:
+the shadow does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ UNLOADED: Final = _Unloaded()
 
 
 class State(MutableMapping[str, Any]):
-    """The parts by name, in order. `guard` is called before each use and may raise; `loaded` with each part that was loaded."""
+    """The parts by name, in order.
+
+    `guard` is called before each use and may raise; `loaded` with each part that was loaded.
+    """
 
     def __init__(self, snapshot: Snapshot, *, guard: Callable[[], None], loaded: Callable[[str, Any], None]) -> None:
         self._snapshot, self._guard, self._loaded = snapshot, guard, loaded

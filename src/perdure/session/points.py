@@ -1,4 +1,7 @@
-"""The rest of one open session without I/O: saving, passing recorded points again, rolling back, and the end of an entry."""
+"""The rest of one open session without I/O.
+
+Saving, passing recorded points again, rolling back, and the end of an entry.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ COMPLETED = b"completed"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where the code starts from its top: the re-entry point, what the present branch recorded since, and the state there."""
+    """Where the code starts from its top.
+
+    The re-entry point, what the present branch recorded since, and the state there.
+    """
 
     reentry: Entry
     tail: list[Entry]
@@ -81,7 +87,7 @@ class Core(Journal):
     def _guard_state(self) -> None:
         self.refuse_inside("the state is touched")
 
-    # --- saving ------------------------------------------------------------------------------------------------------
+    # --- saving -------------------------------------------------------------------------------------------------------
 
     def save(self, name: str | None = None, *, reason: str | None = None) -> Steps:
         """A restore point, and on a handle a re-entry point. Its number; None when there was nothing to save."""
@@ -146,7 +152,10 @@ class Core(Journal):
         self.on_point(point.seq, point["delta"])
 
     def _check_state(self, recorded: Entry) -> Steps:
-        """The state at the last recorded point against that of the code; what differs for changed code is in the next delta."""
+        """The state at the last recorded point against that of the code.
+
+        What differs for changed code is in the next delta.
+        """
         then = yield StateAt(recorded.seq)
         now = self.state.load_all()
         if values.encode(then) == values.encode(now):
@@ -157,7 +166,7 @@ class Core(Journal):
         for name, value in then.items():
             self.shadow.track(name, value)
 
-    # --- the end of an entry -----------------------------------------------------------------------------------------
+    # --- the end of an entry ------------------------------------------------------------------------------------------
 
     def end(self, *drafts: Draft, progress: bool = False) -> Steps:
         """The end of a step, a script or a clean close: state and status in one commit."""
@@ -182,7 +191,7 @@ class Core(Journal):
         values.encode(result, at="result")
         self.completing = (result,)
 
-    # --- rolling back ------------------------------------------------------------------------------------------------
+    # --- rolling back -------------------------------------------------------------------------------------------------
 
     def rollback(self, to: str | int, *, reason: str, by: str, strategy: Any) -> Steps:
         """Records the rollback with the undos it owes. In a run it does not return; a handle enters again after it."""
@@ -218,9 +227,13 @@ class Core(Journal):
         undone = everything[seq]
         call = self._undo_call(undone)
         self._undoing = (key_mark(undone.key),) if undone.key is not None else ()
-        if tried and call.effect == "once" and not tried.outcome:
-            if (yield from self.settle_doubt(call, tried)) is not None:
-                return
+        if (
+            tried
+            and call.effect == "once"
+            and not tried.outcome
+            and (yield from self.settle_doubt(call, tried)) is not None
+        ):
+            return
         self.stack = (-seq,)  # a parent of its own: never taken for a call of the code
         try:
             action = yield from self._start(call, tried)
@@ -229,11 +242,11 @@ class Core(Journal):
         yield from self._attempt(call, action)
 
     def _undo_call(self, action: Action) -> calls.Call:
-        assert action.undo is not None
-        fn = self.undos.get(action.undo)
+        fn = self.undos.get(action.undo or "")
         if fn is None:
             raise EntryError(
-                f"{action.undo}, which undoes {action.name} (record {action.seq}), is not defined in this process: import it"
+                f"{action.undo}, which undoes {action.name} (record {action.seq}), is not defined in this process: "
+                "import the module that declares it"
             )
         given = {name: values.decode(data) for name, data in action.args.items()}
         args = tuple(given.pop(name) for name in list(given) if name.isdigit())
@@ -243,7 +256,10 @@ class Core(Journal):
         return replace(call, undoes=action.seq, key=None)
 
     def failed(self, error: BaseException, *, reason: str) -> Draft:
-        """The status of a run that an error ended: which actions are void, and the place at which the code got the error."""
+        """The status of a run that an error ended.
+
+        Which actions are void, and the place at which the code got the error.
+        """
         seq, place = failure.origin_of(error)
         actions = self.ledger.actions
         around = [seq] if seq in actions else []
@@ -275,7 +291,10 @@ def _check_name(name: str | None) -> None:
 
 
 def _target(tip: list[Entry], to: str | int) -> Entry:
-    """The point on this branch that is meant: a name its newest, a number itself, -1 the newest, 0 the re-entry point."""
+    """The point on this branch that is meant.
+
+    A name its newest, a number itself, -1 the newest, 0 the re-entry point.
+    """
     points = [e for e in tip if e.kind == "saved" and e["flags"] & RESTORE_POINT]
     reentry = next(e for e in reversed(tip) if is_reentry(e))
     if to == 0 or (to == -1 and not points):
@@ -330,7 +349,7 @@ def _state_divergence(recorded: Entry, then: dict[str, Any], now: dict[str, Any]
         (n for n in names if n not in then or n not in now or not values.same(then[n], now[n])), "the order of parts"
     )
     return (
-        f"the code came to the restore point {recorded.seq} with another state than it had then ({differs} differs), though "
-        "neither the code nor what it was answered changed: it uses something that varies by nature. Take times, ids and "
-        "random numbers from s.now(), s.uuid() and s.random()"
+        f"the code came to the restore point {recorded.seq} with another state than it had then ({differs} differs), "
+        "though neither the code nor what it was answered changed: it uses something that varies by nature. "
+        "Take times, ids and random numbers from s.now(), s.uuid() and s.random()"
     )

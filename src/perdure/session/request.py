@@ -1,5 +1,8 @@
-"""What the core asks of the outside. The core is generators that yield these and are sent the answers, so that a thread and
-an event loop can drive the same logic."""
+"""What the core asks of the outside.
+
+The core is generators that yield these and are sent the answers, so that a thread and an event loop can drive the same
+logic.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,11 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Write these in one commit. Answer: nothing, once they are durable. `then` is called with their entries exactly once, when it
-    is known that they were written - also if that is found out only later."""
+    """Write these in one commit.
+
+    Answer: nothing, once they are durable. `then` is called with their entries exactly once, when it is known that they
+    were written - also if that is found out only later.
+    """
 
     drafts: tuple[Draft, ...]
     then: Callable[[list[Entry]], None]

@@ -6,7 +6,7 @@ import inspect
 import os
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from perdure import clock, faults, values
 from perdure.errors import (
@@ -16,8 +16,8 @@ from perdure.errors import (
     ProcessForkedError,
     RecordedError,
     RefusedError,
-    StoreError,
     Stopped,
+    StoreError,
     SuspendedError,
 )
 from perdure.session import call as calls
@@ -33,12 +33,12 @@ from perdure.session.snapshot import snapshot
 from perdure.session.typed import Typed, typed_state
 
 if TYPE_CHECKING:
-    import datetime
+    import datetime as dt
     import uuid
     from collections.abc import Callable, MutableMapping
     from types import TracebackType
 
-    from perdure.session.call import Call, Options
+    from perdure.session.call import Options
     from perdure.session.declare import Agent
     from perdure.session.lease import Keeper
 
@@ -86,7 +86,7 @@ class Session:
         self.result: Any = None
         keeper.keep(opened.lease)
 
-    # --- what the code reads ---------------------------------------------------------------------------------------------
+    # --- what the code reads ------------------------------------------------------------------------------------------
 
     @property
     def input(self) -> Any:
@@ -107,8 +107,10 @@ class Session:
 
     @property
     def pending(self) -> list[Pending]:
-        """What is recorded since the re-entry point and has not been called again: what a handle that was opened after a crash
-        still has to answer, or to leave with `rollback(0)`."""
+        """What is recorded since the re-entry point and has not been called again.
+
+        What a handle that was opened after a crash still has to answer, or to leave with `rollback(0)`.
+        """
         self._check_open()
         found = self._core.ledger.unclaimed(self._core.parent)
         return [
@@ -116,13 +118,13 @@ class Session:
             for a in found
         ]
 
-    # --- actions -----------------------------------------------------------------------------------------------------------
+    # --- actions ------------------------------------------------------------------------------------------------------
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of calling `fn` so: from the journal if it is recorded, else live. Takes no options of its own.
 
-        Durable: the outcome is recorded before it is returned or raised. Raises what `fn` raised; `DivergedError` before
-        any effect when the code does not make the calls that are recorded.
+        Durable: the outcome is recorded before it is returned or raised. Raises what `fn` raised; `DivergedError`
+        before any effect when the code does not make the calls that are recorded.
         """
         return self._call(fn, calls.options_of(fn), args, kwargs)  # type: ignore[no-any-return]
 
@@ -141,9 +143,9 @@ class Session:
         _check_plain(fn)
         return self._drive(self._core.perform(calls.make(fn, args, kwargs, options)))
 
-    # --- values and questions ------------------------------------------------------------------------------------------------
+    # --- values and questions -----------------------------------------------------------------------------------------
 
-    def now(self) -> datetime.datetime:
+    def now(self) -> dt.datetime:
         """The time (aware, UTC), recorded: a replay gets the same."""
         return self._value("now", clock.now_utc)  # type: ignore[no-any-return]
 
@@ -160,17 +162,22 @@ class Session:
         return self._core.value(kind, draw)
 
     def ask(self, prompt: str, *, key: str | None = None, choices: list[Any] | None = None) -> Any:
-        """What a person answers. Until then the session waits: the run ends, and goes on here once there is an answer."""
+        """What a person answers.
+
+        Until then the session waits: the run ends, and goes on here once there is an answer.
+        """
         self._check_stop()
         return self._drive(self._core.ask(prompt, key=key, choices=choices))
 
-    # --- restore points --------------------------------------------------------------------------------------------------------
+    # --- restore points -----------------------------------------------------------------------------------------------
 
     def save(self, *, reason: str | None = None) -> int | None:
-        """Makes a restore point of the state as it is now (on a handle also a re-entry point). Its number; None when neither the state
-        changed nor the code did anything since the last one.
+        """Makes a restore point of the state as it is now (on a handle also a re-entry point).
 
-        Durable on return. Raises `UnstorableError` with the path of a value that cannot be stored exactly; nothing is written then, and the next save works.
+        Its number; None when neither the state changed nor the code did anything since the last one.
+
+        Durable on return. Raises `UnstorableError` with the path of a value that cannot be stored exactly; nothing is
+        written then, and the next save works.
         """
         self._check_stop()
         return self._save(None, reason)
@@ -182,14 +189,15 @@ class Session:
 
     def _save(self, name: str | None, reason: str | None) -> int | None:
         self._sync_typed()
-        seq = self._drive(self._core.save(name, reason=reason))
-        return seq  # type: ignore[no-any-return]
+        return self._drive(self._core.save(name, reason=reason))  # type: ignore[no-any-return]
 
     def rollback(self, to: str | int, *, reason: str = "", strategy: Any = None, by: str = "agent") -> Any:
-        """Goes back to a checkpoint's name (its newest), a restore point's number, -1 (the newest restore point) or 0 (the re-entry point).
+        """Goes back to an earlier point and goes on from there on a new branch.
 
-        What the actions since then did is undone where they declare an `undo`; the rest is listed in the record as left
-        standing. In a run it does not return: the code starts again. On a handle it returns the fresh state.
+        `to` is a checkpoint's name (its newest), a restore point's number, -1 (the newest restore point) or 0 (the
+        re-entry point). What the actions since then did is undone where they declare an `undo`; the rest is listed in
+        the record as left standing. In a run it does not return: the code starts again. On a handle it returns the
+        fresh state.
         """
         self._check_stop()
         self._drive(self._core.rollback(to, reason=reason, by=by, strategy=strategy))
@@ -203,7 +211,7 @@ class Session:
             raise RefusedError("complete is for steps; a script completes by returning, a handle by being closed")
         self._core.complete(result)
 
-    # --- the life of an entry ----------------------------------------------------------------------------------------------------
+    # --- the life of an entry -----------------------------------------------------------------------------------------
 
     def enter(self) -> None:
         """The state at the re-entry point, nothing claimed; undos that a rollback owes are done first."""
@@ -232,7 +240,10 @@ class Session:
         self.stop_reason = reason
 
     def note_failure(self, error: Exception) -> None:
-        """Records that this error ended the run. The state is not saved: the code starts from its re-entry point again."""
+        """Records that this error ended the run.
+
+        The state is not saved: the code starts from its re-entry point again.
+        """
         code = error.code if isinstance(error, PerdureError) else type(error).__name__
         self._drive(self._core.commit(self._core.failed(error, reason=f"{code}: {error}")))
 
@@ -247,7 +258,7 @@ class Session:
             self._keyframer.close()
             self._keeper.let_go(self._opened.lease)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         self._scope = scope.running(self)
         self._scope.__enter__()
         return self
@@ -269,7 +280,7 @@ class Session:
     def __repr__(self) -> str:
         return f"<Session {self.id} ({self._core.form}), head {self._core.head}>"
 
-    # --- driving the core ----------------------------------------------------------------------------------------------------------
+    # --- driving the core ---------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self._pid != os.getpid():

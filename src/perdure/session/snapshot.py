@@ -1,4 +1,7 @@
-"""The state as of one snapshot, rebuilt from the nearest keyframe and the deltas since; a part only when it is asked for."""
+"""The state as of one snapshot, rebuilt from the nearest keyframe and the deltas since.
+
+A part only when it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ class Reader:
     def dictionary(self, digest: bytes) -> values.Dictionary:
         """The compression dictionary that this chunk serves as."""
         if digest not in self._dictionaries:
-            made = values.Dictionary.from_chunk(self.chunk(digest))
-            if made.digest != digest:
+            frame = self.chunk(digest)
+            if values.address(frame) != digest:
                 raise DamageError(f"chunk {digest.hex()}: its bytes are not what was written")
-            self._dictionaries[digest] = made
+            self._dictionaries[digest] = values.Dictionary.from_chunk(frame)
         return self._dictionaries[digest]
 
     def open(self, record: Record) -> Entry:
@@ -47,8 +50,11 @@ class Reader:
         return opened(record, dictionary=self.dictionary)
 
     def records(self, *, after: int, upto: int | None = None) -> Iterator[Record]:
-        """The records after this number, each checked against the one before; without `upto` those up to the head, which must be
-        the last of them. Raises `DamageError`, also when some are missing at the end."""
+        """The records after this number, each checked against the one before.
+
+        Without `upto` those up to the head, which must be the last of them. Raises `DamageError`, also when some are
+        missing at the end.
+        """
         head = None if upto is not None else self.store.head(self.session)
         end = head.seq if head is not None else upto or 0
         seq, chain = after, self.store.read_at(self.session, [after])[0].chain if after else GENESIS
@@ -169,7 +175,13 @@ def snapshot(reader: Reader, seq: int) -> Snapshot:
 
 
 def _made(
-    reader: Reader, seq: int, bases: list[tuple[int, int]], *, upto: int, newer: list[Entry], damage: DamageError | None = None
+    reader: Reader,
+    seq: int,
+    bases: list[tuple[int, int]],
+    *,
+    upto: int,
+    newer: list[Entry],
+    damage: DamageError | None = None,
 ) -> Snapshot:
     """The snapshot, from the first of these keyframes (snapshot, record) that it comes from and that can be read.
 
@@ -217,7 +229,7 @@ def _manifest(reader: Reader, of: int, record: int) -> Any:
 
 
 def _lineage(entries: list[Entry], seq: int, of: int) -> tuple[list[Entry], int]:
-    """The snapshots from just after `of` to `seq`, each the parent of the next, and the number that the first one came from."""
+    """The snapshots after `of` up to `seq`, each the parent of the next, and what the first one came from."""
     by_seq = {entry.seq: entry for entry in entries if entry.kind in ("saved", "edited", "migrated")}
     path: list[Entry] = []
     while seq > max(of, 1):

@@ -1,9 +1,12 @@
-"""A typed state: an object of the user's class whose fields are the parts. A TypedDict needs nothing; it is a dict at run time."""
+"""A typed state: an object of the user's class whose fields are the parts.
+
+A TypedDict needs nothing; it is a dict at run time.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perdure.errors import EntryError
 

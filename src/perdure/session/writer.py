@@ -1,7 +1,8 @@
 """The one way in which a session writes: drafts become chained records, one batch, one commit.
 
-It holds the head, the chain and the summary of the log that it writes to. After an unknown outcome (the store failed at the
-commit) it looks at the head before it writes again, so that nothing is written twice and nothing that was written is forgotten.
+It holds the head, the chain and the summary of the log that it writes to. After an unknown outcome (the store failed at
+the commit) it looks at the head before it writes again, so that nothing is written twice and nothing that was written
+is forgotten.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Writer:
     def commit(self, request: Commit) -> None:
         """Writes the drafts; durable on return, `request.then` is called once they are known to be written.
 
-        Raises `FencedError`, `ConflictError` (nothing is written) and `StoreFailedError` (unknown until the next commit).
+        Raises `FencedError`, `ConflictError` (nothing is written) and `StoreFailedError` (unknown until the next
+        commit).
         """
         self.resolve()
         riders = list(self.riders)
@@ -69,7 +71,10 @@ class Writer:
         written()
 
     def resolve(self) -> None:
-        """Finds out what became of a commit whose outcome is not known. Raises `ConflictError` if somebody else wrote."""
+        """Finds out what became of a commit whose outcome is not known.
+
+        Raises `ConflictError` if somebody else wrote.
+        """
         if self._unknown is None:
             return
         records, written = self._unknown
@@ -96,9 +101,11 @@ class Writer:
             records.append(record)
         return entries, records, summary
 
-    @staticmethod
-    def _batch(drafts: list[Draft], entries: list[Entry], records: list[Record], summary: Summary) -> Batch:
+    def _beside(self, head: Record, summary: Summary) -> bytes:
+        return summary.encoded(session=self.session, seq=head.seq, chain=head.chain)
+
+    def _batch(self, drafts: list[Draft], entries: list[Entry], records: list[Record], summary: Summary) -> Batch:
         points = [Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us) for e in entries if e.kind == "saved"]
         marks = [(mark, entry.seq) for draft, entry in zip(drafts, entries, strict=True) for mark in draft.marks]
         keyframes = [(entry["of"], entry.seq) for entry in entries if entry.kind == "keyframe"]
-        return Batch(tuple(records), tuple(points), tuple(marks), tuple(keyframes), summary.encoded())
+        return Batch(tuple(records), tuple(points), tuple(marks), tuple(keyframes), self._beside(records[-1], summary))

@@ -1,0 +1,110 @@
+"""The newest state that is provably good, when the one that was asked for is not; and how it is offered.
+
+It changes nothing, and never takes a damaged value: what cannot be proved is passed over and told.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.errors import DamageError, FormatNewerError, RestoreError
+from perdure.log.summary import with_point
+from perdure.recovery.history import SNAPSHOTS, History, history
+from perdure.session.opening import summary_of
+from perdure.stores.contract import Point, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A snapshot that was passed over, and why."""
+
+    seq: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The newest valid snapshot and its state, a fresh copy. `skipped` are the newer ones of its branch.
+
+    `seq` 0 is the empty state that every session begins with.
+    """
+
+    seq: int
+    state: dict[str, Any]
+    skipped: tuple[Skipped, ...] = ()
+
+
+def newest_valid(store: Store, session: str, *, upto: int | None = None) -> Found:
+    """The newest snapshot of the present branch (up to record `upto`) that restores completely from good records.
+
+    Raises `RestoreError` if there is none, `SessionUnknownError`, `SessionErasedError`, `FormatNewerError`, and
+    `DamageError` if the store cannot even say where the log ends.
+    """
+    return newest_of(history(store, session), upto=upto)
+
+
+def newest_of(found: History, *, upto: int | None = None) -> Found:
+    """The same, of a log that is read already."""
+    skipped: list[Skipped] = []
+    seq = found.tip
+    while seq > 1:
+        if upto is None or seq <= upto:
+            try:
+                return Found(seq, found.state(seq), tuple(skipped))
+            except FormatNewerError:
+                raise
+            except DamageError as error:
+                skipped.append(Skipped(seq, str(error)))
+        seq = _parent(found, seq)
+    if 1 not in found.entries:
+        raise RestoreError(f"{found.reader.session}: no snapshot is provably good, nor is the opening")
+    return Found(0, {}, tuple(skipped))
+
+
+def _parent(found: History, seq: int) -> int:
+    """The snapshot before this one on its branch. If its record is damaged: as the index has it, else the one before."""
+    entry = found.entries.get(seq)
+    if entry is not None and entry.kind in SNAPSHOTS:
+        return int(entry["parent"])
+    before = [known for known, kind in found.kinds.items() if known < seq and kind in SNAPSHOTS]
+    indexed = _indexed(found, seq)
+    return indexed if indexed in (0, *before) else max(before, default=0)
+
+
+def _indexed(found: History, seq: int) -> int | None:
+    try:
+        rows = found.reader.store.points(found.reader.session)
+    except DamageError:
+        return None
+    return next((point.parent for point in rows if point.seq == seq), None)
+
+
+def offering(store: Store, session: str, error: DamageError) -> DamageError:
+    """The same error, which also says what can be had instead."""
+    if isinstance(error, FormatNewerError):
+        return error
+    try:
+        found = newest_valid(store, session)
+    except DamageError:
+        offer = "no snapshot of it is provably good"
+    else:
+        offer = f"the newest valid snapshot is record {found.seq}" if found.seq else "only its opening is provably good"
+    ending = "" if "perdure verify" in str(error) else f"; run: perdure verify {session}"
+    return type(error)(f"{error}. Of {session}, {offer}{ending}")
+
+
+def points(store: Store, session: str) -> list[Point]:
+    """The index of snapshots, oldest first, checked against the digest beside the head. Raises `DamageError`."""
+    head = store.head(session)
+    found = [point for point in store.points(session) if point.seq <= head.seq]
+    digest = b""
+    try:
+        for p in found:
+            digest = with_point(digest, seq=p.seq, parent=p.parent, flags=p.flags, name=p.name, time_us=p.time_us)
+    except (struct.error, TypeError) as error:
+        raise DamageError(f"{session}: the index of its snapshots is not what was written: {error}") from error
+    if digest != summary_of(head, session).points:
+        raise DamageError(f"{session}: the index of its snapshots is not what was written")
+    return found

@@ -1,0 +1,189 @@
+"""Whether a session is what was written: every record, every index, every keyframe and every state, checked anew.
+
+It never stops at the first problem and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+
+from perdure import values
+from perdure.errors import DamageError, FormatNewerError, RestoreError
+from perdure.log.action import Actions, about
+from perdure.log.entry import Entry
+from perdure.recovery import restore
+from perdure.recovery.history import SNAPSHOTS, History, Problem, history
+from perdure.session.core import key_mark, question_mark
+from perdure.session.points import COMPLETED
+from perdure.session.snapshot import Snapshot
+from perdure.stores.contract import Point, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found. `records` is how many the log has.
+
+    `newest_valid` is the newest snapshot of the present branch that restores completely and is provably good (0: the
+    empty state of the opening; None: not even that). `lost` is how many records there are from the first damaged one
+    on; those of them that are not named in `problems` are good.
+    """
+
+    session: str
+    ok: bool
+    records: int
+    problems: tuple[Problem, ...]
+    newest_valid: int | None
+    lost: int
+
+
+def verify(store: Store, session: str) -> Report:
+    """Checks all of a session. Raises `SessionUnknownError`, `SessionErasedError`, `FormatNewerError`."""
+    try:
+        found = history(store, session)
+    except FormatNewerError:
+        raise
+    except DamageError as error:
+        return Report(
+            session, ok=False, records=0, problems=(Problem(None, str(error), "head"),), newest_valid=None, lost=0
+        )
+    first = min((p.seq for p in found.problems if p.seq is not None), default=found.last + 1)
+    for check in (_check_summary, _check_points, _check_keyframe_index, _check_marks, _check_keyframes, _check_leaves):
+        _tolerant(found, check)
+    last = max(found.last, found.head.seq if first <= found.last else 0)
+    return Report(
+        session,
+        ok=not found.problems,
+        records=found.last,
+        problems=tuple(found.problems),
+        newest_valid=_newest(found),
+        lost=last - first + 1,
+    )
+
+
+def _tolerant(found: History, check: Callable[[History], None]) -> None:
+    try:
+        check(found)
+    except FormatNewerError:
+        raise
+    except DamageError as error:
+        found.report(None, error, "index")
+
+
+def _newest(found: History) -> int | None:
+    try:
+        return restore.newest_of(found).seq
+    except RestoreError:
+        return None
+
+
+def _check_summary(found: History) -> None:
+    """Whether the summary is the fold of the records; only they can tell if all of them are good."""
+    if found.summary is None or found.problems:
+        return
+    made = found.folded()
+    differ = [f.name for f in fields(made) if getattr(made, f.name) != getattr(found.summary, f.name)]
+    if differ:
+        found.report(None, f"the summary is not what the records give: {', '.join(differ)}", "summary")
+
+
+def _check_points(found: History) -> None:
+    stored = {point.seq: point for point in found.reader.store.points(found.reader.session)}
+    made = {
+        e.seq: Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us)
+        for e in found.entries.values()
+        if e.kind == "saved"
+    }
+    _compare(found, "points", stored, made)
+
+
+def _check_keyframe_index(found: History) -> None:
+    made = {of: entry.seq for of, entry in found.keyframes.items()}
+    _compare(found, "keyframes", dict(found.reader.store.keyframes(found.reader.session)), made)
+
+
+def _compare(found: History, index: str, stored: Mapping[int, object], made: Mapping[int, object]) -> None:
+    """What an index holds against what the records say. About a record that is damaged the index cannot be judged."""
+    for seq in sorted({*stored, *made}):
+        if stored.get(seq) == made.get(seq) or (seq not in made and _is_unknown(found, seq, stored[seq])):
+            continue
+        found.report(seq, f"the index of {index} has {stored.get(seq)}, the records say {made.get(seq)}", "index")
+
+
+def _is_unknown(found: History, *seqs: object) -> bool:
+    """Whether one of these records is in the log and not good, or came after it was read."""
+    numbers = [seq for seq in seqs if isinstance(seq, int)]
+    return any(seq not in found.entries and (seq > found.head.seq or found.problems) and seq >= 1 for seq in numbers)
+
+
+def _check_marks(found: History) -> None:
+    made: dict[bytes, list[int]] = defaultdict(list)
+    for entry, marks in _marked(found):
+        for mark in marks:
+            made[mark].append(entry.seq)
+    for mark, seqs in made.items():
+        stored = found.reader.store.find(found.reader.session, mark)
+        lost = sorted({*seqs} - {*stored})
+        if lost:
+            found.report(lost[0], f"records {lost} are missing under a mark in the index of marks", "index")
+        strange = [seq for seq in stored if seq not in seqs and seq in found.entries]
+        if strange and not found.problems:
+            found.report(strange[0], f"records {strange} are wrongly under a mark in the index of marks", "index")
+
+
+def _marked(found: History) -> Iterator[tuple[Entry, list[bytes]]]:
+    """The entries, each with the marks that it is looked up by."""
+    actions, questions = Actions(), dict[int, str | None]()
+    for entry in found.entries.values():
+        actions.apply(entry)
+        if entry.kind == "asked":
+            questions[entry.seq] = entry["key"]
+        yield entry, _marks(entry, actions, questions)
+
+
+def _marks(entry: Entry, actions: Actions, questions: dict[int, str | None]) -> list[bytes]:
+    if entry.kind == "status":
+        failed = [actions[seq].key for seq in entry["around"] if seq in actions]
+        return [COMPLETED] if entry["status"] == "completed" else [key_mark(key) for key in failed if key is not None]
+    if entry.kind in ("asked", "answered"):
+        asked = entry.seq if entry.kind == "asked" else int(entry["asked"])
+        key = questions.get(asked)
+        answers = [b"a" + asked.to_bytes(8, "big")] if entry.kind == "answered" else []
+        return answers + ([question_mark(key)] if key is not None else [])
+    action = actions.get(about(entry) or entry.seq)
+    effect = actions.get(action.undoes) if action is not None and action.undoes is not None else action
+    return [key_mark(effect.key)] if effect is not None and effect.key is not None else []
+
+
+def _check_keyframes(found: History) -> None:
+    """Whether each keyframe has all its chunks, and is the state that the records before it give."""
+    for entry in [entry for entry in found.entries.values() if entry.kind == "keyframe"]:
+        of = int(entry["of"])
+        try:
+            kept = values.encode(Snapshot(values.decode(entry["manifest"]), [], found.reader.chunk).all())
+        except FormatNewerError:
+            raise
+        except DamageError as error:
+            found.report(entry.seq, f"the keyframe of {of}: {error}", "keyframe")
+            continue
+        try:
+            made = values.encode(found.state(of, below=of))
+        except DamageError:
+            continue  # told where it is; this keyframe stands in for what is damaged
+        if kept != made:
+            found.report(entry.seq, f"the keyframe of {of} is not the state that the records give", "keyframe")
+
+
+def _check_leaves(found: History) -> None:
+    """Whether the newest snapshot of every branch restores; the ones before it are on the way to it."""
+    snapshots = [entry for entry in found.entries.values() if entry.kind in SNAPSHOTS]
+    parents = {entry["parent"] for entry in snapshots}
+    for entry in snapshots:
+        if entry.seq not in parents:
+            try:
+                found.state(entry.seq)
+            except FormatNewerError:
+                raise
+            except DamageError as error:
+                found.report(entry.seq, f"snapshot {entry.seq} does not restore: {error}", "state")
