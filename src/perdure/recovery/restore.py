@@ -64,7 +64,7 @@ def newest_of(found: History, *, upto: int | None = None) -> Found:
 
 
 def _parent(found: History, seq: int) -> int:
-    """The snapshot before this one on its branch. If its record is damaged: as the index has it, else the one before."""
+    """The snapshot before this one on its branch. Of a damaged one: as the index has it, else the one before."""
     entry = found.entries.get(seq)
     if entry is not None and entry.kind in SNAPSHOTS:
         return int(entry["parent"])

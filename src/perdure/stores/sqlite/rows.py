@@ -13,7 +13,7 @@ from typing import Any, Final
 from perdure.errors import DamageError
 from perdure.log import KIND_NAMES, KINDS, Record
 from perdure.stores import refusals, sql
-from perdure.stores.contract import Batch, Lease, Point
+from perdure.stores.contract import Batch, Head, Lease, Point
 from perdure.stores.ids import check_session_id
 
 SQL: Final = sql.statements("sqlite")
@@ -40,7 +40,20 @@ def find(db: sqlite3.Connection, session: str) -> Row | None:
     if found is None:
         return None
     number, family, epoch, owner, counter, seq, tick = found
+    if not _are_numbers(number, family, epoch, counter, seq, tick):
+        raise DamageError(f"{session}: its row is not what was written")
     return Row(number, family, Lease(session, epoch, text(owner), counter), seq, tick)
+
+
+def head(db: sqlite3.Connection, session: str) -> Head | None:
+    """The session's head, if it is there."""
+    found = db.execute(SQL["head"], (check_session_id(session),)).fetchone()
+    if found is None:
+        return None
+    told, _, seq, chain, epoch, summary = found
+    if told != session or not (_are_numbers(seq, epoch) and isinstance(chain, bytes) and isinstance(summary, bytes)):
+        raise DamageError(f"{session}: its row is not what was written")
+    return Head(*found)
 
 
 def is_erased(db: sqlite3.Connection, session: str) -> bool:
@@ -126,8 +139,9 @@ def record_at(db: sqlite3.Connection, session: str, number: int, seq: int) -> Re
 
 def _record(session: str, row: tuple[Any, ...]) -> Record:
     key, epoch, kind, time_us, body, chain = row
-    if kind not in KIND_NAMES or not isinstance(body, bytes) or not isinstance(chain, bytes):
-        raise DamageError(f"{session}: record {key & _SEQ_MAX} is not what was written: kind {kind}")
+    is_whole = _are_numbers(epoch, time_us) and isinstance(body, bytes) and isinstance(chain, bytes)
+    if kind not in KIND_NAMES or not is_whole:
+        raise DamageError(f"{session}: record {key & _SEQ_MAX} is not what was written: types or kind of its row")
     return Record(session, key & _SEQ_MAX, epoch, KIND_NAMES[kind], time_us, body, chain)
 
 
@@ -155,4 +169,12 @@ def blob(plain: str) -> bytes:
 
 def text(stored: bytes | None) -> Any:
     """What `blob` made bytes of."""
-    return None if stored is None else stored.decode(errors="surrogatepass")
+    try:
+        return None if stored is None else stored.decode(errors="surrogatepass")
+    except (AttributeError, UnicodeDecodeError) as error:
+        raise DamageError(f"a name or an owner is not what was written: {error}") from error
+
+
+def _are_numbers(*found: Any) -> bool:
+    """Whether these are what a column of ours can hold: damage may turn a number into a text or a sign over."""
+    return all(type(number) is int and number >= 0 for number in found)

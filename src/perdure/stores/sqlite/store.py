@@ -136,10 +136,10 @@ class SqliteStore(Store):
     def head(self, session: str) -> Head:
         """See `Store.head`."""
         with self._reader.transaction("DEFERRED") as db:
-            found = db.execute(rows.SQL["head"], (check_session_id(session),)).fetchone()
+            found = rows.head(db, session)
             if found is None:
                 raise self._absent(db, session)
-        return Head(*found)
+        return found
 
     def heads(self, *, prefix: str = "") -> list[Head]:
         """See `Store.heads`."""
