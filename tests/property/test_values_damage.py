@@ -78,6 +78,13 @@ def test_longer_json_is_damage(name: str) -> None:
             decode(bad, codec="json")
 
 
+def test_what_stands_where_the_guard_is_expected_is_compared_with_care() -> None:
+    array = pytest.importorskip("numpy").zeros(2, dtype=[("a", "i4")])
+    for tail in (array, array[0]):
+        with pytest.raises(DamageError, match="bytes follow"):
+            decode(b"\xc0" + encode(tail))
+
+
 def test_an_unknown_kind_is_newer_and_not_damage() -> None:
     with pytest.raises(FormatNewerError, match="kind 126"):
         decode(ormsgpack.packb([ormsgpack.Ext(126, b"\x90")]))
@@ -103,6 +110,8 @@ def test_an_unknown_kind_is_newer_and_not_damage() -> None:
         b'{"$set":[1,1]}',
         b'{"$map":[1,2,1,3]}',
         b'{"$map":[1]}',
+        b'["\\ud800"]',
+        b'{"\\ud800":1}',
         b'{"$bytearray":1000000000000}',
         b'{"$fraction":["1e999999999",1]}',
         b'{"$zoneinfo":"../../etc/passwd"}',

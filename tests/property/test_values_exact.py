@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from perdure.values import decode, describe, encode, is_immutable, same
+from perdure.values import Opaque, decode, describe, encode, is_immutable, registry, same
+from tests.property.classes import Pair
 from tests.property.corpus import CORPUS, HASHABLE, KEY_NESTINGS, NESTINGS
 from tests.property.oracle import facts
 from tests.property.strategies import plain_values, values
@@ -23,6 +24,7 @@ CODECS = ("msgpack", "json")
 ELSEWHERE = """
 import base64, json, sys
 from perdure.values import decode, encode
+from tests.property.classes import Pair
 from tests.property.corpus import CORPUS
 from tests.property.oracle import facts
 for line in sys.stdin:
@@ -111,6 +113,19 @@ def test_every_value_can_be_described_in_one_short_line(name: str) -> None:
         text = describe(nest(CORPUS[name]()))
         assert 0 < len(text) <= 400
         assert text.isprintable()
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_a_value_in_a_class_that_is_not_known_keeps_its_bytes_through_both_codecs(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = [Pair(nest(CORPUS[name]())) for nest in NESTINGS.values()]
+    data = {codec: encode(value, codec=codec) for codec in CODECS}
+    monkeypatch.setattr(registry, "_tags", {})
+    for source in CODECS:
+        held = decode(data[source], codec=source)
+        assert {type(item) for item in held} == {Opaque}
+        assert {codec: encode(held, codec=codec) for codec in CODECS} == data
 
 
 def test_what_is_called_immutable_has_no_value_that_changed_in_place() -> None:

@@ -197,6 +197,15 @@ def test_an_upcast_of_a_model_sees_fields_and_keeps_what_was_set() -> None:
     assert (chat.body, chat.top, chat.tone, chat.model_fields_set) == ("x", 3, "calm", {"body"})
 
 
+@pytest.mark.parametrize("parts", [(["a", 1.5], None), ("a", None), (["a"], {1: 2})])
+def test_a_model_whose_names_are_no_strings_is_a_misfit(parts: tuple[Any, Any]) -> None:
+    model = storable("acme.Odd")(pydantic.create_model("Odd", a=(int, 1)))
+    assert decode(encode(model())) == model()
+    stored = Opaque("acme.Odd", 1, encode([{"a": 1}, *parts, None]))
+    with pytest.raises(TagError, match="not strings"):
+        decode(encode(stored))
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_an_unknown_class_stays_inert_and_is_the_same_bytes_in_both_codecs(codec: str) -> None:
     cls = storable("acme.Gone", version=7)(NamedTuple("Gone", [("a", object), ("b", object)]))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from perdure.errors import DamageError, FormatNewerError
 from perdure.values import kinds
 from perdure.values.tree import from_tree, to_tree
-from perdure.values.wire import CLASS, Raw, Tagged, unpack_tree
+from perdure.values.wire import CLASS, INT_MAX, INT_MIN, Raw, Tagged, is_clean, unpack_tree
 
 _SAFE_INT_MAX: Final = (1 << 53) - 1
 """Beyond it JSON parsers round integers to floats."""
@@ -83,8 +83,8 @@ def _constant(name: str) -> Any:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     items = dict(pairs)
-    if len(items) != len(pairs):
-        raise DamageError("not a stored value: a name twice in one JSON object")
+    if len(items) != len(pairs) or not is_clean("".join(items)):
+        raise DamageError("not a stored value: a JSON object with a name twice, or with half a character in a name")
     return items
 
 
@@ -100,6 +100,8 @@ def _tree(node: Any) -> Any:
         return _untag(node) if _looks_tagged(node) else {key: _tree(item) for key, item in node.items()}
     if cls is int and abs(node) > _SAFE_INT_MAX:
         raise DamageError("not a stored value: an integer that JSON does not hold exactly")
+    if cls is str and not is_clean(node):
+        raise DamageError("not a stored value: a string with half a character")
     return node
 
 
@@ -134,7 +136,8 @@ def _leaf_of(name: str, body: Any) -> Any:
 def _read_int(body: Any) -> Any:
     if not _HEX.fullmatch(body):
         raise DamageError(f"not a stored integer: {body[:60]!r}")
-    return int(body, 16)
+    value = int(body, 16)
+    return value if INT_MIN <= value <= INT_MAX else Tagged(_INT.number, _INT.dump(value))
 
 
 def _read_bytes(body: Any) -> bytes:

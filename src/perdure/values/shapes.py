@@ -247,6 +247,8 @@ class ModelShape:
     def build(self, body: Any, upcast: Upcast) -> Any:
         """The instance; an upcast sees its fields."""
         stored, names, extra, private = body
+        if type(names) is not list or any(type(name) is not str for name in (*names, *(extra or ()))):
+            raise _misfit(self.cls, "the names of its fields are not strings")
         before, fields = set(stored), self.cls.model_fields
         stored = upcast(stored)
         _check_fields(self.cls, stored, fields)

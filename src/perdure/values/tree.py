@@ -14,12 +14,11 @@ from perdure.errors import DamageError
 from perdure.values import kinds, registry
 from perdure.values.opaque import Opaque
 from perdure.values.path import Refusal, key_step
-from perdure.values.wire import CLASS, STRICT, Raw, Tagged, pack_tree
+from perdure.values.wire import CLASS, INT_MAX, INT_MIN, STRICT, Raw, Tagged, is_clean, pack_tree
 
 _SIMPLE: Final = frozenset({type(None), bool, float, bytes, str, int})
 """Exact types that a plain tree holds as they are, a str without surrogates and an int of 64 bits."""
 
-_INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
 _TEXT, _BIG = kinds.BY_NAME["text"], kinds.BY_NAME["int"]
 _SETS: Final = frozenset({kinds.BY_NAME["set"].number, kinds.BY_NAME["frozenset"].number})
 _FLAT_MIN: Final = 16
@@ -124,25 +123,15 @@ class _Walk:
 
 
 def _leaf(value: Any, cls: type) -> Any:
-    if cls is str and not _is_clean(value):
+    if cls is str and not is_clean(value):
         return Tagged(_TEXT.number, _TEXT.dump(value))
-    if cls is int and not _INT_MIN <= value <= _INT_MAX:
+    if cls is int and not INT_MIN <= value <= INT_MAX:
         return Tagged(_BIG.number, _BIG.dump(value))
     return value
 
 
-def _is_clean(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _has_plain_keys(value: dict[Any, Any]) -> bool:
-    return _STR.issuperset(map(type, value)) and _is_clean("".join(value))
+    return _STR.issuperset(map(type, value)) and is_clean("".join(value))
 
 
 def _is_flat(items: list[Any]) -> bool:

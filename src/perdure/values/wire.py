@@ -28,6 +28,10 @@ STRICT: Final = (
 )
 """Refuse whatever MessagePack cannot hold exactly, instead of flattening it."""
 
+INT_MIN: Final = -(1 << 63)
+INT_MAX: Final = (1 << 64) - 1
+"""The integers that a plain tree holds as they are."""
+
 _GUARD: Final = clock.new_uuid().bytes
 """What must follow a value that is read, since ormsgpack ignores bytes after its end. Drawn anew in each process, so
 that no stored bytes can hold it."""
@@ -37,6 +41,17 @@ _FIXSTR, _STR8 = 0xA0, 0xD9
 _INT_BYTES: Final = {0xCC: 2, 0xCD: 3, 0xCE: 5}
 
 Hook = Callable[[int, bytes], Any]
+
+
+def is_clean(text: str) -> bool:
+    """Whether a plain tree holds this str as it is: it has no surrogates."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Tagged:
@@ -57,7 +72,7 @@ def read(data: bytes, hook: Hook) -> Any:
         value, guard = ormsgpack.unpackb(b"\x92" + data + _GUARD_BYTES, ext_hook=hook)
     except (ValueError, TypeError) as error:
         raise DamageError(f"not a stored value: {error}") from error
-    if guard != _GUARD:
+    if type(guard) is not bytes or guard != _GUARD:
         raise DamageError("not a stored value: bytes follow its end")
     return value
 
