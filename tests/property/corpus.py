@@ -187,6 +187,7 @@ ARRAYS: dict[str, Callable[[], Any]] = {
     "ndarray_time": lambda: np.array(["2031-01-01"], dtype="M8[D]"),
     "ndarray_structured": lambda: np.array([(1, (2.0, 3.0), "abc")], dtype=_RECORD),
     "ndarray_aligned": lambda: np.zeros(2, dtype=[("a", "i1"), ("b", "f8")]),
+    "ndarray_nested": lambda: np.zeros(2, dtype=[("a", [("x", "<f8"), ("y", ">i2")], (2, 2)), (("title", "b"), "S3")]),
     "ndarray_nan_payload": lambda: np.array([_float("7ff8000000000123")]),
     "ndarray_read_only": _read_only,
     "numpy_float64": lambda: np.float64(1.5),

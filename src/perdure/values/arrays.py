@@ -1,7 +1,8 @@
 """Arrays and scalars of numpy, as two classes under reserved tags. numpy is looked up among the loaded modules only.
 
 Stored with dtype (byte order, fields), shape, order (C or Fortran) and whether it is writeable. A view that is neither
-C nor Fortran contiguous comes back as a C contiguous array. Object dtypes are refused.
+C nor Fortran contiguous comes back as a C contiguous array. Dtypes with objects or with
+bytes between their fields are refused.
 """
 
 from __future__ import annotations
@@ -43,15 +44,26 @@ def shape_named(tag: str) -> ArrayShape | ScalarShape | None:
 
 def _describe(dtype: Any) -> Any:
     """A dtype as str, or as a list of its fields. Raises Refusal if that does not give the same dtype again."""
-    formats = sys.modules["numpy"].lib.format
-    described = _lists(formats.dtype_to_descr(dtype))
-    if dtype.hasobject or not _is_same(_dtype(described), dtype):
-        raise Refusal(f"an array of dtype {dtype} cannot be stored exactly")
+    refusal = Refusal(f"an array of dtype {dtype} cannot be stored exactly")
+    if dtype.hasobject or dtype.metadata:
+        raise refusal
+    described = _lists(sys.modules["numpy"].lib.format.dtype_to_descr(dtype))
+    try:
+        again = _dtype(described)
+    except (ValueError, TypeError) as error:
+        raise refusal from error
+    if not _is_same(again, dtype) or _is_padded(described):
+        raise refusal
     return described
 
 
 def _is_same(one: Any, other: Any) -> bool:
     return bool(one == other) and one.type is other.type and one.isalignedstruct == other.isalignedstruct
+
+
+def _is_padded(described: Any) -> bool:
+    """Whether there are bytes between fields: numpy leaves them to chance in a copy."""
+    return isinstance(described, list) and any(field[0] == "" or _is_padded(field[1]) for field in described)
 
 
 def _dtype(described: Any) -> Any:
