@@ -1,0 +1,148 @@
+"""The benchmark: what saving, restoring and resuming cost on this machine, beside what its disk can do at all.
+
+`perdure bench` measures every figure in one run and prints it with its reach. `docs/benchmark.md` says what each means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import perdure
+from perdure import clock
+from perdure.testing.bench import machine, report, restoring, saving, show
+from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
+from perdure.testing.bench.saving import Found
+from perdure.testing.bench.turns import take
+
+SECTIONS = ("w1", "w2", "w4", "resume", "many", "import")
+
+
+def main(argv: Sequence[str]) -> int:
+    """`perdure bench`: measures, prints, and leaves nothing behind. 0 when everything was measured, whatever was found."""
+    options = _parser().parse_args(argv)
+    sizes = QUICK if options.quick else FULL
+    found = run(
+        options.folder,
+        sizes,
+        only=options.only,
+        rounds=options.rounds or (1 if options.quick else 3),
+        traces=options.traces,
+    )
+    if options.json:
+        sys.stdout.write(json.dumps(found.document(), indent=2) + "\n")
+    else:
+        show.text(found)
+    return 0
+
+
+def run(
+    folder: Path, sizes: Sizes, *, only: Sequence[str] = SECTIONS, rounds: int = 1, traces: str | None = None
+) -> report.Report:
+    """Measures these sections so many times, in a folder of its own under `folder` that is removed afterwards."""
+    before = machine.load()
+    fresh = Path(tempfile.mkdtemp(prefix="perdure-bench-", dir=folder))
+    try:
+        plan = Plan(fresh, sizes, traces)
+        measured = [_round(plan, only, f"round {number + 1} of {rounds}") for number in range(rounds)]
+        where = machine.Machine.here(fresh)
+    finally:
+        shutil.rmtree(fresh)
+    quick = sizes != FULL
+    return report.Report(
+        version=perdure.__version__,
+        date=clock.now_utc().replace(tzinfo=datetime.UTC, microsecond=0).isoformat(),
+        machine=where,
+        load=(before, machine.load()),
+        messages="generated" if traces is None else "recorded",
+        quick=quick,
+        rounds=rounds,
+        figures=report.figures(measured, quick=quick),
+    )
+
+
+def _round(plan: Plan, only: Sequence[str], name: str) -> Found:
+    found: Found = {}
+    saved = None
+    for section in (one for one in SECTIONS if one in only):
+        _progress(f"{name}: {section}")
+        match section:
+            case "w1":
+                figures, saved = saving.chat(plan)
+                found |= figures
+            case "w2":
+                found |= saving.documents(plan)
+            case "w4":
+                found |= restoring.restore(plan, saved or _saved(plan))
+            case "resume":
+                found |= restoring.resume(plan)
+            case "many":
+                found |= saving.many(plan)
+            case _:
+                found |= restoring.importing(plan)
+    _progress("")
+    return found
+
+
+def _saved(plan: Plan) -> saving.Samples:
+    """The store of the growing conversation, where its saving is not measured."""
+    steps = plan.sizes.steps
+    digested = saving.restored_steps(plan.sizes)
+    return take(plan, "chat", writers=("automatic",), saves=steps, turn=steps, digested=digested)["automatic"]
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="perdure bench", description="What saving, restoring and resuming cost here, beside what the disk can do."
+    )
+    parser.add_argument("--quick", action="store_true", help="less work, for a short look; reaches are not judged")
+    parser.add_argument(
+        "--rounds", type=_positive, metavar="N", help="measure so many times, take medians (3; quick: 1)"
+    )
+    parser.add_argument(
+        "--only", type=_sections, default=SECTIONS, metavar="LIST", help=f"some of {','.join(SECTIONS)}"
+    )
+    parser.add_argument(
+        "--folder", type=_folder, default=Path(), help="on the disk to be measured (default: the current folder)"
+    )
+    parser.add_argument("--traces", type=_traces, metavar="FOLDER", help="draw messages from these recorded runs")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def _sections(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in SECTIONS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{','.join(unknown)}: choose from {','.join(SECTIONS)}")
+    return names
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
+    return path
+
+
+def _traces(text: str) -> str:
+    return str(_folder(text).resolve())

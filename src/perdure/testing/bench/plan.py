@@ -1,0 +1,63 @@
+"""What one run of the benchmark measures and where: sizes, folder, messages. Plain data that also goes to child processes."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is done. The reaches are stated for `FULL`."""
+
+    steps: int
+    """Steps of the growing conversation."""
+    window: int
+    """Saves that count as early, and as late."""
+    documents: int
+    paragraphs: int
+    replaced: int
+    """Saves of the state of documents."""
+    many: int
+    """Saves of a state that does not grow."""
+    many_window: int
+    calls: int
+    """Answered calls of the session that is resumed."""
+    turn: int
+    """Saves in a row before the next contender has its turn."""
+    opens: int
+    """Fresh processes per figure of restoring and resuming."""
+    points: int
+    """Restore points that are restored."""
+
+
+FULL = Sizes(
+    steps=1000, window=50, documents=100, paragraphs=50, replaced=100, many=10_000, many_window=1000,
+    calls=10_000, turn=25, opens=3, points=9,
+)  # fmt: skip
+QUICK = Sizes(
+    steps=200, window=50, documents=20, paragraphs=50, replaced=25, many=500, many_window=100,
+    calls=500, turn=25, opens=1, points=3,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run: where its files go, how much, and whose messages."""
+
+    folder: Path
+    sizes: Sizes
+    traces: str | None = None
+
+    def fresh(self, name: str) -> Path:
+        """An empty folder of this name."""
+        path = self.folder / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+
+
+def disk_bytes(folder: Path) -> int:
+    """What a folder's files take on the disk."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,68 @@
+"""One fresh process that opens a store and restores from it. Tells the milliseconds, and digests of what it got."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import perdure
+from perdure.testing.bench import fresh
+from perdure.testing.bench.worker import digest
+from perdure.testing.bench.writers import SESSION
+
+
+def _timed(do: Callable[[], Any]) -> tuple[float, Any]:
+    begin = time.perf_counter()
+    got = do()
+    return (time.perf_counter() - begin) * 1e3, got
+
+
+def latest(url: str) -> dict[str, Any]:
+    """Opens the store and restores the newest state; then once more."""
+    first, state = _timed(lambda: perdure.open(url).state_at(SESSION))
+    store = perdure.open(url)
+    again, _ = _timed(lambda: store.state_at(SESSION))
+    return {"latest": first, "again": again, "digest": digest(state)}
+
+
+def touch(url: str) -> dict[str, Any]:
+    """Opens the session to go on with it, and reads a small part of its state."""
+
+    def do() -> perdure.Session:
+        session = perdure.open(url).session(SESSION, create=False)
+        session.state["doc"]["progress"]
+        return session
+
+    took, session = _timed(do)
+    session.close()
+    return {"touch": took}
+
+
+def points(url: str, steps: list[int]) -> dict[str, Any]:
+    """Lists the restore points, and restores those of some steps."""
+    store = perdure.open(url)
+    listing, found = _timed(lambda: store.snapshots(SESSION))
+    times, digests = [], {}
+    for step in steps:
+        took, state = _timed(lambda step=step: store.state_at(SESSION, found[step].seq))
+        times.append(took)
+        digests[step] = digest(state)
+    return {"list": listing, "points": len(found), "steps": times, "digests": digests}
+
+
+def main(task: dict[str, Any]) -> None:
+    """Does what it is asked for and answers."""
+    match task["what"]:
+        case "latest":
+            fresh.tell(latest(task["url"]))
+        case "touch":
+            fresh.tell(touch(task["url"]))
+        case _:
+            fresh.tell(points(task["url"], task["steps"]))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

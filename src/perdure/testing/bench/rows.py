@@ -1,0 +1,86 @@
+"""The rows of the benchmark: what each figure is, its unit, and the reach, which is the most that it may be.
+
+A figure's key names where it was measured. `beside` is the key of the same figure of the SQLite row, where that says how
+much of it is the disk's and the machine's. Knows nothing of how things are measured or shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+WHO: Final = {
+    "append": "append + fdatasync",
+    "row": "SQLite row",
+    "automatic": "found automatically",
+    "declared": "declared append-only",
+}
+CHAT: Final = (
+    # figure, what, unit, reach automatic, reach declared
+    ("late_over_row", "late save, p50 over the SQLite row", "x", 4.0, 1.7),
+    ("late_over_early", "late over early save, p50", "x", 2.0, 1.2),
+    ("max_over_p50", "slowest save over p50", "x", 15.0, 15.0),
+    ("p99_over_p50", "p99 over p50", "x", 4.0, 4.0),
+    ("cpu_thread", "CPU per late save, its thread", "ms", 0.45, 0.15),
+    ("cpu_process", "CPU per late save, the process", "ms", 0.45, 0.15),
+    ("disk_over_deltas", "bytes on disk over bytes of deltas", "x", 0.5, 0.5),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure that is asked for. `reach` is None for one that is there to compare with."""
+
+    key: str
+    section: str
+    what: str
+    unit: str
+    reach: float | None = None
+    beside: str = ""
+    who: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A row as measured: the median over the rounds, the rounds themselves, and whether the reach holds (None: has none)."""
+
+    row: Row
+    value: float
+    rounds: tuple[float, ...]
+    beside: float | None
+    holds: bool | None
+
+
+def _chat() -> Iterator[Row]:
+    for who in WHO:
+        yield Row(f"w1.{who}.late", "w1", "late save, p50", "ms", who=WHO[who])
+    for name, what, unit, automatic, declared in CHAT:
+        for who, reach in (("automatic", automatic), ("declared", declared)):
+            beside = "" if name == "late_over_row" else f"w1.row.{name}"
+            yield Row(f"w1.{who}.{name}", "w1", what, unit, reach, beside, WHO[who])
+
+
+ROWS: Final = (
+    *_chat(),
+    Row("w2.automatic.p50", "w2", "save of 10 MB, p50", "ms", beside="w2.row.p50", who=WHO["automatic"]),
+    Row("w2.automatic.p50_over_row", "w2", "save of 10 MB, p50 over the SQLite row", "x", 1.2, who=WHO["automatic"]),
+    Row("w4.latest", "w4", "open and restore the newest state", "ms", 10.0),
+    Row("w4.again", "w4", "restore it again in the same process", "ms"),
+    Row("w4.touch", "w4", "open the session, first touch of a small part", "ms", 1.5),
+    Row("w4.step", "w4", "restore any step", "ms", 10.0),
+    Row("w4.list", "w4", "list the restore points", "ms", 5.0),
+    Row("resume.script", "resume", "resume a script with 10,000 answered calls", "ms", 500.0),
+    Row("resume.stepwise", "resume", "resume steps with 10,000 answered calls", "ms", 10.0),
+    Row("many.automatic.last", "many", "last thousand of 10,000 saves, p50", "ms", beside="many.row.last"),
+    Row(
+        "many.automatic.last_over_first",
+        "many",
+        "10,000 saves, last thousand over first",
+        "x",
+        1.2,
+        "many.row.last_over_first",
+    ),
+    Row("import.ms", "import", "import perdure", "ms", 150.0),
+    Row("import.optional", "import", "of numpy, typer and rich, imported by it", "", 0.0),
+)
