@@ -47,8 +47,9 @@ def gaps(runs: Sequence[Run], gap: Gap) -> list[Gap]:
 
 def anchored(gap: Gap, old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Run]:
     """Runs of items whose names occur once on each side, in the longest ascending order; names begin at the gap."""
-    there = _unique(old)
-    here = _unique(new)
+    if set(old).isdisjoint(new):
+        return []
+    there, here = _unique(old), _unique(new)
     pairs = [(there[name], j) for name, j in here.items() if name in there]
     runs: list[Run] = []
     for i, j in _ascending(pairs):

@@ -22,6 +22,7 @@ from perdure.state.survey import Survey
 from perdure.state.weight import weight
 
 Path = list[Any]
+_EQUAL_IS_SAME = frozenset({str, bytes, int, bool, type(None)})
 FEW_OPS = 3
 _STEP_WEIGHT = 8
 
@@ -197,6 +198,8 @@ class Comparison:
         return sorted(runs, key=_by_new)
 
     def _print(self, value: Any, *, was: bool) -> Any:
+        if type(value) in _EQUAL_IS_SAME:
+            return type(value), value
         try:
             return values.encode(self._was(value) if was else value)
         except StorableError:

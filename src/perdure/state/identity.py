@@ -25,6 +25,9 @@ _ITEMS_OFFSET: Final = 24
 """Of the pointer to a list's array, after reference count, type and size."""
 
 
+_LOW_BYTES: Final = 3 if sys.byteorder == "little" else WIDTH
+
+
 def _from_ids(items: list[Any]) -> bytes:
     return array("Q", map(id, items)).tobytes()
 
@@ -122,11 +125,16 @@ def differing(a: bytes, b: bytes) -> list[int]:
 
 
 def find(ids: bytes, sought: bytes, start: int = 0) -> int:
-    """The number of the first object from `start` on whose identity is `sought`, or -1."""
-    at = ids.find(sought, start * WIDTH)
-    while at % WIDTH and at > 0:
-        at = ids.find(sought, at + 1)
-    return at // WIDTH if at >= 0 else -1
+    """The number of the first object from `start` on whose identity is `sought`, or -1.
+
+    Searches for the low bytes only: the others are alike in most addresses, which makes a search much slower.
+    """
+    low, at = sought[:_LOW_BYTES], start * WIDTH
+    while (at := ids.find(low, at)) >= 0:
+        if at % WIDTH == 0 and ids[at : at + WIDTH] == sought:
+            return at // WIDTH
+        at += 1
+    return -1
 
 
 def positions(ids: bytes, objects: Iterable[Any]) -> list[int]:

@@ -75,7 +75,7 @@ def restore(manifest: Manifest, load: Load, *, part: str | None = None) -> Any:
 def fold(
     manifest: Manifest, deltas: Iterable[list[delta.Op]], load: Load, *, size: int = limits.CHUNK_BYTES
 ) -> Folding:
-    """The keyframe after `deltas`: its manifest, and the chunks that are new by their address. `manifest` stays as it is.
+    """The keyframe after `deltas`: its manifest, and the new chunks by their address. `manifest` stays as it is.
 
     A generator: it yields between slices of work, so that other threads have their turn, and returns the pair. The
     values in `deltas` become part of it: decode them for this. `size` is the aim for the bytes of a chunk. Raises

@@ -68,7 +68,7 @@ class Reading:
         self.keys: bytes | None = None
         self.ends: tuple[int, int] | None = None
         if type(now) is not dict:
-            self.ids = raw(referents(now))
+            self.ids = raw(list(reversed(now)))
             return
         held = list(now.values())
         self.ids = raw(held)

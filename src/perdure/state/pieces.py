@@ -59,7 +59,8 @@ class Run:
     __slots__ = ("items", "keys", "node")
 
     def __init__(self, node: Node | None, items: Any = None) -> None:
-        self.node, self.items = node, items
+        self.node: Any = node
+        self.items = items
         self.keys: Any = node[1] if node is not None else None
 
     def __len__(self) -> int:
@@ -199,7 +200,7 @@ class Long:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, chunks: Chunks, size: int) -> Writing:
-        """The node of this piece. Runs that nothing was done to keep their chunks, but for small ones near to new ones."""
+        """The node of this piece. Runs that nothing was done to keep their chunks, but for some small ones."""
         nodes: list[Node] = []
         loose: list[Any] = []
         for segment in self.segments:
@@ -208,12 +209,13 @@ class Long:
                 continue
             yield from self._pack(loose, nodes, chunks, size)
             loose = []
-            nodes.append(
-                segment.node or [] if isinstance(segment, Run) else (yield from self._single(segment, chunks, size))
-            )
+            if isinstance(segment, One):
+                nodes.append((yield from self._single(segment, chunks, size)))
+            else:
+                nodes.append(segment.node)
         yield from self._pack(loose, nodes, chunks, size)
         if not nodes:
-            return (yield from Whole(None, self.kind()).write(chunks, size))
+            return ["c", *chunks.add(self.kind())]
         if len(nodes) == 1 and nodes[0][0] == "r":
             return ["c", *nodes[0][2:]]
         return ["l" if self.kind is list else "m", nodes]
@@ -273,11 +275,11 @@ def _segment(node: Node) -> Run | One:
 def _joins(node: Node, loose: list[Any], size: int) -> bool:
     """Whether a run is written again together with the new items beside it.
 
-    Only a small one, and only one that is not much more than they are: so what only grows is written a few times in all.
+    Only a small one, and only one that is not much more than they are: so what only grows is written few times in all.
     """
     if node[0] != "r" or node[3] >= size // 4 or not loose:
         return False
-    return node[3] <= 2 * weight(loose, node[3])
+    return bool(node[3] <= 2 * weight(loose, node[3]))
 
 
 def _checked(value: Any, kind: type) -> Any:

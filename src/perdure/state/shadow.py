@@ -296,22 +296,23 @@ def _carried(op: Op, parts: Mapping[str, Any]) -> Iterator[tuple[list[Any], Any]
 
 
 def _verify(survey: Survey, ops: list[Op]) -> None:
-    """What was encoded is what was compared. Raises `StateChangedError` when another thread came between."""
+    """What was encoded is what was compared. Raises `StateChangedError` when another thread came between.
+
+    Only what the operations carry as a whole was read from the live state; all else is in the copies.
+    """
     pending = [part for op in ops for part in op[2:]]
-    moved = not all(unmoved(node.live, reading.now) for node, reading in survey.readings.items())
     seen: set[Node] = set()
-    while pending and not moved:
+    while pending:
         value = pending.pop()
         node = survey.node(value)
         if node is None:
             pending += value if type(value) is list else ()
         elif node not in seen:
             seen.add(node)
-            moved = not _is_still(survey, node)
-            if not node.plain:
+            if not _is_still(survey, node):
+                raise StateChangedError("the state was changed by another thread during a save; save again")
+            if not node.plain or node in survey.readings:
                 pending += content(survey.now(node))
-    if moved:
-        raise StateChangedError("the state was changed by another thread during a save; save again")
 
 
 def _is_still(survey: Survey, node: Node) -> bool:

@@ -31,6 +31,10 @@ def shown(path: list[Any]) -> str:
     return "$" + "".join(map(key_step, path))
 
 
+def _key_of(value: Any, held: Any) -> Any:
+    return next(key for key, each in zip(steps(held), content(held), strict=True) if each is value)
+
+
 class Survey:
     """One look at what changed. Everything that it finds is in its attributes.
 
@@ -218,10 +222,8 @@ class Survey:
             way.append(step)
         held, path = self._parts, []
         for step in reversed(way):
-            if type(step) is Node:
-                step = next(key for key, value in zip(steps(held), content(held), strict=True) if value is step.live)
-            path.append(step)
-            held = self.held(held[step])
+            path.append(_key_of(step.live, held) if type(step) is Node else step)
+            held = self.held(held[path[-1]])
         return path
 
     def places(self, node: Node, root: Node) -> Iterator[list[Any]]:

@@ -70,9 +70,16 @@ class Block:
         while (after := ids[now * WIDTH :]) != (before := self.ids[was * WIDTH :]):
             at = bisect_right(starts, was + prefix(before, after)) - 1
             found.add(at)
-            now = find(ids, _END, now + starts[at] - was) + 1
+            now = self._end(at, ids, now + starts[at] - was)
             was = starts[at + 1]
         return found
+
+    def _end(self, at: int, ids: bytes, start: int) -> int:
+        """Where the next container's objects begin; mostly after as many as this one holds."""
+        end = start + len(self.nodes[at].live)
+        if ids[end * WIDTH : (end + 1) * WIDTH] != _END:
+            end = find(ids, _END, start)
+        return end + 1
 
     def _other_keys(self, found: set[int], keys: bytes) -> set[int]:
         """Dicts with other keys for the very same values."""
@@ -216,7 +223,7 @@ class Leaves:
         older = len(self.nodes) - CALM_LEAVES
         if older <= CALM_LEAVES:
             return self.nodes
-        start = self._turn = (self._turn + CALM_LEAVES) % older
+        start = self._turn = self._turn + CALM_LEAVES if self._turn + CALM_LEAVES < older else 0
         return self.nodes[start : min(start + CALM_LEAVES, older)] + self.nodes[older:]
 
     def add(self, nodes: list[Node]) -> None:
