@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import shutil
 import sys
@@ -19,13 +18,13 @@ from perdure import clock
 from perdure.testing.bench import machine, report, restoring, saving, show
 from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
 from perdure.testing.bench.saving import Found
-from perdure.testing.bench.turns import take
+from perdure.testing.bench.turns import Samples, take
 
 SECTIONS = ("w1", "w2", "w4", "resume", "many", "import")
 
 
 def main(argv: Sequence[str]) -> int:
-    """`perdure bench`: measures, prints, and leaves nothing behind. 0 when everything was measured, whatever was found."""
+    """`perdure bench`: measures, prints, and leaves nothing behind. 0 when all was measured, whatever was found."""
     options = _parser().parse_args(argv)
     sizes = QUICK if options.quick else FULL
     found = run(
@@ -57,13 +56,13 @@ def run(
     quick = sizes != FULL
     return report.Report(
         version=perdure.__version__,
-        date=clock.now_utc().replace(tzinfo=datetime.UTC, microsecond=0).isoformat(),
+        date=clock.now_utc().isoformat(timespec="seconds"),
         machine=where,
         load=(before, machine.load()),
         messages="generated" if traces is None else "recorded",
         quick=quick,
         rounds=rounds,
-        figures=report.figures(measured, quick=quick),
+        figures=report.figures(measured, sizes=sizes),
     )
 
 
@@ -90,7 +89,7 @@ def _round(plan: Plan, only: Sequence[str], name: str) -> Found:
     return found
 
 
-def _saved(plan: Plan) -> saving.Samples:
+def _saved(plan: Plan) -> Samples:
     """The store of the growing conversation, where its saving is not measured."""
     steps = plan.sizes.steps
     digested = saving.restored_steps(plan.sizes)

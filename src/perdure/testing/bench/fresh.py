@@ -38,14 +38,15 @@ class Child:
 
     def ask(self, question: object = None) -> Any:
         """Sends one line, gives the line that it answers. Raises `ChildError`."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        to, back = self._process.stdin, self._process.stdout
+        if to is None or back is None:
+            raise RuntimeError("both are pipes")
         try:
-            self._process.stdin.write(json.dumps(question) + "\n")
-            self._process.stdin.flush()
+            to.write(json.dumps(question) + "\n")
+            to.flush()
         except BrokenPipeError:
             raise self._ended() from None
-        answer = self._process.stdout.readline()
+        answer = back.readline()
         if not answer:
             raise self._ended()
         return json.loads(answer)

@@ -24,7 +24,7 @@ class Machine:
 
     @classmethod
     def here(cls, folder: Path) -> Self:
-        """This machine, and the disk that holds the folder."""
+        """The machine of this process, and the disk that holds the folder."""
         filesystem, device = _disk(folder)
         return cls(
             system=f"{platform.system()} {platform.release()}",

@@ -2,10 +2,10 @@
 
 Seeded, so that every process makes the same. It knows nothing of what the text is for.
 
-The figures behind it are those of public runs of coding and customer agents: sizes are log-normal (assistant: median 600
-bytes, mean 930; tool: median 970, mean 1,900, at most 28,000), words follow Zipf's law, lines come again with some of
-their words changed. One step compresses 2.5 to 2.8 times with zstd at level 3, four times with the eight steps before
-it at hand.
+The figures behind it are those of public runs of coding and customer agents: sizes are log-normal (assistant: median
+600 bytes, mean 930; tool: median 970, mean 1,900, at most 28,000), words follow Zipf's law, lines come again with some
+of their words changed. One step compresses 2.5 to 2.8 times with zstd at level 3, four times with the eight steps
+before it at hand.
 """
 
 from __future__ import annotations

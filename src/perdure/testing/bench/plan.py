@@ -1,4 +1,4 @@
-"""What one run of the benchmark measures and where: sizes, folder, messages. Plain data that also goes to child processes."""
+"""What one run of the benchmark measures and where: sizes, folder, messages. Plain data, no measuring."""
 
 from __future__ import annotations
 

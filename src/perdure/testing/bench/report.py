@@ -1,13 +1,14 @@
-"""What a run found: medians over its rounds, held against the reaches. Knows how figures become a result, not how to show it."""
+"""What a run found: medians over its rounds, held against the reaches. Not how to show it."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from perdure.testing.bench.machine import Machine
+from perdure.testing.bench.plan import FULL, Sizes
 from perdure.testing.bench.rows import ROWS, Figure, Row
 
 
@@ -55,14 +56,18 @@ def _row(figure: Figure) -> dict[str, Any]:
     }
 
 
-def figures(rounds: Sequence[Mapping[str, float]], *, quick: bool) -> tuple[Figure, ...]:
+def figures(rounds: Sequence[Mapping[str, float]], *, sizes: Sizes) -> tuple[Figure, ...]:
     """The rows that were measured in these rounds."""
-    return tuple(_figure(row, rounds, quick=quick) for row in ROWS if row.key in rounds[0])
+    return tuple(_figure(_named(row, sizes), rounds, judged=sizes == FULL) for row in ROWS if row.key in rounds[0])
 
 
-def _figure(row: Row, rounds: Sequence[Mapping[str, float]], *, quick: bool) -> Figure:
+def _named(row: Row, sizes: Sizes) -> Row:
+    return replace(row, what=row.what.format(calls=f"{sizes.calls:,}", many=f"{sizes.many:,}"))
+
+
+def _figure(row: Row, rounds: Sequence[Mapping[str, float]], *, judged: bool) -> Figure:
     found = tuple(one[row.key] for one in rounds)
     value = statistics.median(found)
     beside = statistics.median(one[row.beside] for one in rounds) if row.beside else None
-    holds = None if quick or row.reach is None else value <= row.reach
+    holds = value <= row.reach if judged and row.reach is not None else None
     return Figure(row, value, found, beside, holds)

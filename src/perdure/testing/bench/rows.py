@@ -1,6 +1,6 @@
 """The rows of the benchmark: what each figure is, its unit, and the reach, which is the most that it may be.
 
-A figure's key names where it was measured. `beside` is the key of the same figure of the SQLite row, where that says how
+A figure's key names where it was measured. `beside` is the key of the same figure of the SQLite row, which says how
 much of it is the disk's and the machine's. Knows nothing of how things are measured or shown.
 """
 
@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A row as measured: the median over the rounds, the rounds themselves, and whether the reach holds (None: has none)."""
+    """A row as measured: the median over the rounds, and the rounds. `holds` is None where nothing is judged."""
 
     row: Row
     value: float
@@ -70,17 +70,18 @@ ROWS: Final = (
     Row("w4.touch", "w4", "open the session, first touch of a small part", "ms", 1.5),
     Row("w4.step", "w4", "restore any step", "ms", 10.0),
     Row("w4.list", "w4", "list the restore points", "ms", 5.0),
-    Row("resume.script", "resume", "resume a script with 10,000 answered calls", "ms", 500.0),
-    Row("resume.stepwise", "resume", "resume steps with 10,000 answered calls", "ms", 10.0),
-    Row("many.automatic.last", "many", "last thousand of 10,000 saves, p50", "ms", beside="many.row.last"),
+    Row("resume.script", "resume", "resume a script with {calls} answered calls", "ms", 500.0),
+    Row("resume.stepwise", "resume", "resume steps with {calls} answered calls", "ms", 10.0),
+    Row("many.automatic.last", "many", "last of {many} saves, p50", "ms", beside="many.row.last"),
     Row(
         "many.automatic.last_over_first",
         "many",
-        "10,000 saves, last thousand over first",
+        "{many} saves, last thousand over first",
         "x",
         1.2,
         "many.row.last_over_first",
     ),
     Row("import.ms", "import", "import perdure", "ms", 150.0),
+    Row("import.store", "import", "import perdure and load its SQLite store", "ms"),
     Row("import.optional", "import", "of numpy, typer and rich, imported by it", "", 0.0),
 )

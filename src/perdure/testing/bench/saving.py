@@ -13,7 +13,7 @@ Found = dict[str, float]
 
 
 def restored_steps(sizes: Sizes) -> list[int]:
-    """The steps whose states are kept in mind, to be compared with what a restore gives: spread evenly, the last among them."""
+    """The steps whose restored states are compared with those that were saved: spread evenly, the last among them."""
     return sorted({max(1, round(sizes.steps * (i + 1) / sizes.points)) for i in range(sizes.points)})
 
 

@@ -28,8 +28,10 @@ def _head(report: Report) -> list[str]:
     machine = report.machine
     lines = [
         f"perdure {report.version}, {report.date}, rounds: {report.rounds}, messages: {report.messages}",
-        f"{machine.processor}, cores: {machine.cores}, {machine.system}, Python {machine.python}, SQLite {machine.sqlite}",
-        f"disk: {machine.filesystem} on {machine.device}; load average: {report.load[0]} before, {report.load[1]} after",
+        f"{machine.processor}, cores: {machine.cores}, {machine.system}",
+        f"Python {machine.python}, SQLite {machine.sqlite}",
+        f"disk: {machine.filesystem} on {machine.device}",
+        f"load average: {report.load[0]} before, {report.load[1]} after",
     ]
     if report.quick:
         lines.append("a quick look at less work: the reaches are those of the full run and are not judged")

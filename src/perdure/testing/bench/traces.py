@@ -1,4 +1,4 @@
-"""What agents said and tools answered in recorded runs: read from a folder of trace files, drawn with some words changed.
+"""What agents said and tools answered in recorded runs: read from trace files, drawn with some words changed.
 
 Knows how runs are commonly written down (a JSON document or lines of them, each with a list of messages or events under
 `history`, `traj` or `messages`), not what is measured with them.
@@ -6,6 +6,7 @@ Knows how runs are commonly written down (a JSON document or lines of them, each
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -58,7 +59,7 @@ class Recorded:
 def _pairs(file: Path) -> list[tuple[str, str]]:
     pairs = []
     for run in _runs(file):
-        for one, next_one in zip(run, run[1:], strict=False):
+        for one, next_one in itertools.pairwise(run):
             if _is_said(one) and not _is_said(next_one):
                 pairs.append((_text(one), _text(next_one)))
     return pairs

@@ -48,7 +48,7 @@ def p99(values: Sequence[float]) -> float:
 def take(
     plan: Plan, work: str, *, writers: Sequence[str], saves: int, turn: int, digested: Sequence[int] = ()
 ) -> dict[str, Samples]:
-    """Saves this work's steps with each writer, in turns. The stores are left in folders named after work and writer."""
+    """Saves this work's steps with each writer, in turns. The stores are left in the folders that the samples name."""
     found = {writer: Samples(plan.fresh(f"{work}-{writer}")) for writer in writers}
     with contextlib.ExitStack() as stack:
         children = {

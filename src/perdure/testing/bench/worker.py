@@ -1,7 +1,7 @@
 """A process that saves the steps of one work with one writer, so many at each of its turns, and tells what each cost.
 
-Only `save` is timed. Messages are made between saves, where an agent waits for its model. A turn ends when the background
-work of this process has come to rest, so that it does not fall into the turn of another.
+Only `save` is timed. Messages are made between saves, where an agent waits for its model. A turn ends when the
+background work of this process has come to rest, so that it does not fall into the turn of another.
 """
 
 from __future__ import annotations

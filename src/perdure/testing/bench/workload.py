@@ -57,12 +57,12 @@ class Chat:
             {"id": f"m{2 * k}", "role": "assistant", "content": said, "tool_call_id": call},
             {"id": f"m{2 * k + 1}", "role": "tool", "content": answered, "tool_call_id": call},
         ]
-        changed = [
-            [["progress", "step"], k],
-            [["progress", "last_tool"], f"tool_{rng.randrange(TOOLS)}"],
-            [["budget", "tokens"], k * 1000 + rng.randrange(1000)],
-            [["budget", "usd"], round(k * 0.01 + rng.random() / 100, 6)],
-            [["meta", "updated_at"], 1.7e9 + k * 3.5 + round(rng.random(), 3)],
+        changed: list[tuple[tuple[str, str], Any]] = [
+            (("progress", "step"), k),
+            (("progress", "last_tool"), f"tool_{rng.randrange(TOOLS)}"),
+            (("budget", "tokens"), k * 1000 + rng.randrange(1000)),
+            (("budget", "usd"), round(k * 0.01 + rng.random() / 100, 6)),
+            (("meta", "updated_at"), 1.7e9 + k * 3.5 + round(rng.random(), 3)),
         ]
         self.state["messages"].extend(added)
         for (part, name), value in changed:
@@ -71,7 +71,7 @@ class Chat:
 
 
 class Trimmed(Chat):
-    """The same, but only the last messages are kept, as agents do to fit a model's context: a state that does not grow."""
+    """The same, but only the last messages are kept, as agents do to fit a context: a state that does not grow."""
 
     def step(self, k: int) -> Delta:
         """Two messages come, and the oldest two go."""
@@ -105,10 +105,10 @@ def _document(messages: Messages, rng: random.Random) -> dict[str, Any]:
         return messages.words(rng, count)
 
     return {
-        "goal": words(50),
-        "plan": [{"id": i, "title": words(12), "status": "todo", "notes": words(40)} for i in range(30)],
-        "tools": {f"tool_{i}": {"description": words(35), "calls": 0, "enabled": True} for i in range(TOOLS)},
-        "scratch": {f"note_{i}": words(60) for i in range(20)},
+        "goal": words(40),
+        "plan": [{"id": i, "title": words(8), "status": "todo", "notes": words(31)} for i in range(30)],
+        "tools": {f"tool_{i}": {"description": words(26), "calls": 0, "enabled": True} for i in range(TOOLS)},
+        "scratch": {f"note_{i}": words(46) for i in range(20)},
         "budget": {"tokens": 0, "usd": 0.0, "limit_usd": 20.0},
         "progress": {"step": 0, "last_tool": "", "phase": "explore"},
         "meta": {"agent": "coder", "model": "m-1", "updated_at": 0.0},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -91,4 +92,9 @@ class Declared(Automatic):
     append_only = ("messages",)
 
 
-WRITERS: Final = {"append": Append, "row": Row, "automatic": Automatic, "declared": Declared}
+WRITERS: Final[dict[str, Callable[[Path, dict[str, Any]], Writer]]] = {
+    "append": Append,
+    "row": Row,
+    "automatic": Automatic,
+    "declared": Declared,
+}
