@@ -424,6 +424,57 @@ def test_blocks_do_not_pile_up_when_containers_come_and_go() -> None:
     assert len(bench.shadow._nodes) == 1001
 
 
+def test_sparse_blocks_are_joined() -> None:
+    bench = Bench({"m": [{"id": i} for i in range(2000)]})
+    bench.state["m"] = bench.state["m"][::10]
+    bench.save()
+    assert len(bench.shadow._dicts.blocks) <= 2
+    bench.state["m"][77]["id"] = "x"
+    assert bench.save() == [["set", ["m", 77, "id"], "x"]]
+
+
+class Plain:
+    """For dicts that share their keys."""
+
+    def __init__(self, order: str) -> None:
+        for name in order:
+            setattr(self, name, name)
+
+
+@pytest.mark.parametrize(
+    "odd", [{1: "x", 2: "y"}, {"x": "y", None: "z"}, Plain("ab").__dict__, Plain("ba").__dict__, {Level.LOW: "x"}]
+)
+def test_a_dict_of_an_unusual_kind_is_not_taken_for_changed_each_time(odd: dict[Any, Any]) -> None:
+    bench = Bench({"p": [odd, {}]})
+    assert not bench.shadow._dicts.changed(full=True)
+    for value in ("new", "other"):
+        odd[next(iter(odd))] = value
+        assert len(bench.shadow._dicts.changed(full=True)) == 1
+        bench.save()
+        assert not bench.shadow._dicts.changed(full=True)
+
+
+def test_values_that_change_places_in_a_dict_that_stops_sharing_its_keys() -> None:
+    Plain("ab")
+    odd = Plain("ba").__dict__
+    bench = Bench({"p": odd})
+    one, two = odd.values()
+    odd.clear()
+    odd.update(b=two, a=one)
+    assert bench.save() == [["set", ["p", "b"], two], ["set", ["p", "a"], one]]
+
+
+def test_values_that_are_keys_are_not_mistaken_for_entries() -> None:
+    """A dict with keys that are not strings refers to its keys as well."""
+    bench = Bench({"p": [{1: "a", "x": "b"}, {"a": "a"}]})
+    one, two = bench.state["p"]
+    one.clear()
+    one["x"] = "a"
+    two.clear()
+    two.update({1: "a"})
+    assert bench.save()
+
+
 def test_without_access_to_memory_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [object(), "x", 1, None]
     assert identity._from_ids(items) == identity._from_memory(items)

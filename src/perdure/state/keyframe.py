@@ -33,15 +33,12 @@ from perdure import limits
 from perdure.errors import DamageError, FormatNewerError
 from perdure.state import delta
 from perdure.state.chunks import Chunks, Load, opened, opened_as
-from perdure.state.pieces import Node, Piece, Whole, piece, run_of
+from perdure.state.pieces import SMALL_BYTES, Node, Piece, Whole, piece, run_of
 from perdure.state.weight import weight
 
 FORMAT: Final = 1
 EMPTY: Final[dict[str, Any]] = {"format": FORMAT, "parts": []}
 """The manifest of a state without parts."""
-
-SMALL_BYTES: Final = 4 * 1024
-"""Parts up to this size share a chunk."""
 
 DICTIONARY_BYTES_MIN: Final = 1024
 """A chunk with less data is no help as a dictionary."""

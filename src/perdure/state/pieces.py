@@ -8,12 +8,15 @@ and becomes one again. Writing is a generator: it yields between slices of work,
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, Final
 
 from perdure.errors import DamageError
 from perdure.state import delta
 from perdure.state.chunks import Chunks, opened, opened_as
 from perdure.state.weight import weight
+
+SMALL_BYTES: Final = 4 * 1024
+"""A list or dict up to this size is one piece, written again as a whole; small parts share a chunk."""
 
 Node = list[Any]
 Writing = Generator[None, None, Node]
@@ -45,7 +48,7 @@ class Whole:
         """The node of this piece. `size` is the aim for the bytes of a chunk."""
         if self.node is not None:
             return self.node
-        if type(self.value) in (list, dict) and weight(self.value, size + 1) > size:
+        if type(self.value) in (list, dict) and weight(self.value, SMALL_BYTES + 1) > min(size, SMALL_BYTES):
             long = Long(type(self.value), [Run(None, self.value)])
             return (yield from long.write(chunks, size))
         digest, length = chunks.add(self.value)
@@ -216,7 +219,7 @@ class Long:
         yield from self._pack(loose, nodes, chunks, size)
         if not nodes:
             return ["c", *chunks.add(self.kind())]
-        if len(nodes) == 1 and nodes[0][0] == "r":
+        if len(nodes) == 1 and nodes[0][0] == "r" and nodes[0][3] <= SMALL_BYTES:
             return ["c", *nodes[0][2:]]
         return ["l" if self.kind is list else "m", nodes]
 

@@ -67,7 +67,6 @@ class Survey:
         self.met: list[tuple[Node, Node, Trail, str | None]] = []
         self.gone: set[Node] = set()
         self.calm: dict[Node, str] = {}
-        self._open: set[int] = set()
         self._counts: dict[Node, int] = {}
         self._climb()
 
@@ -148,8 +147,6 @@ class Survey:
             if type(value) is not tuple or not is_fixed(value):
                 self._enter(value, parent, trail, depth=depth, calm=calm)
             return
-        if id(value) in self._open:
-            raise UnstorableError(shown(self.path(trail)), "contains itself")
         self.gained.append((node, parent))
         self.met.append((node, parent, trail, calm))
         self.reach(node, trail, depth=depth, calm=calm)
@@ -168,10 +165,8 @@ class Survey:
         if type(value) in values.CONTAINERS and not all_leaves(held := content(node.old)):
             node.plain = False
             calm = self._lists.get(id(value), calm)
-            self._open.add(id(value))
             for step, each in zip(steps(node.old), held, strict=True):
                 self.gain(each, node, (trail, step), depth=depth + 1, calm=calm)
-            self._open.discard(id(value))
 
     def marked(self, leaf: Any, trail: Trail) -> bytes:
         """The mark of a leaf that can change in place. Raises `UnstorableError` with its path."""

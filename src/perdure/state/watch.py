@@ -139,12 +139,20 @@ class Block:
 
     def _read(self, nodes: list[Node]) -> bytes:
         ids = raw(referents(*_delimited(node.live for node in nodes)))
-        counted = sum(len(node.old) + 1 for node in nodes)
-        if len(ids) == counted * WIDTH and ids == raw(referents(*_delimited(node.old for node in nodes))):
+        if ids == raw(_traversal(nodes)):
             return ids
         read = [(node, Reading(node, node.old)) for node in nodes]
         self.odd.update(node for node, reading in read if reading.odd)
         return b"".join(reading.ids + _END for _, reading in read)
+
+
+def _traversal(nodes: list[Node]) -> list[Any]:
+    """What looking at these gives as long as they hold their `old` and none is odd."""
+    found: list[Any] = []
+    for node in nodes:
+        found += node.old.values() if type(node.old) is dict else reversed(node.old)
+        found.append(_MARK)
+    return found
 
 
 def _without(dropped: set[int], keys: bytes, sizes: list[int]) -> bytes:
