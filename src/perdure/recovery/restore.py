@@ -6,6 +6,8 @@ It changes nothing, and never takes a damaged value: what cannot be proved is pa
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,10 +83,18 @@ def _indexed(found: History, seq: int) -> int | None:
     return next((point.parent for point in rows if point.seq == seq), None)
 
 
-def offering(store: Store, session: str, error: DamageError) -> DamageError:
-    """The same error, which also says what can be had instead."""
-    if isinstance(error, FormatNewerError):
-        return error
+@contextmanager
+def offered(store: Store, session: str) -> Iterator[None]:
+    """Within it, a `DamageError` about this session also says what can be had instead."""
+    try:
+        yield
+    except FormatNewerError:
+        raise
+    except DamageError as error:
+        raise _offering(store, session, error) from error
+
+
+def _offering(store: Store, session: str, error: DamageError) -> DamageError:
     try:
         found = newest_valid(store, session)
     except DamageError:

@@ -98,9 +98,10 @@ class AgentStore:
             wait_s=wait_s,
             lease_s=self._lease_s,
         )
-        known = find(self.backend, session)
-        if known is not None and known.status == "completed":
-            return Outcome("completed", result_of(Reader(self.backend, session)))
+        with restore.offered(self.backend, session):
+            known = find(self.backend, session)
+            if known is not None and known.status == "completed":
+                return Outcome("completed", result_of(Reader(self.backend, session)))
         opened = self._open(opening, declared, undos_of(fn))
         try:
             with runner.stopping_on_signals(opened.stop):
@@ -114,7 +115,8 @@ class AgentStore:
 
         Raises `SessionUnknownError` (an unknown id is never a new session) and `EntryError`.
         """
-        summary = find(self.backend, check_session_id(session))
+        with restore.offered(self.backend, check_session_id(session)):
+            summary = find(self.backend, session)
         if summary is None:
             raise SessionUnknownError(f"no session {session} in {self.url}")
         if not summary.entry:
@@ -159,10 +161,8 @@ class AgentStore:
         return opened
 
     def _open(self, opening: Opening, declared: Agent, undos: dict[str, Callable[..., Any]]) -> Session:
-        try:
+        with restore.offered(self.backend, opening.session):
             opened: Opened = hold(self.backend, opening, owner=self._owner)
-        except DamageError as error:
-            raise restore.offering(self.backend, opening.session, error) from error
         return Session(
             opened, declared, code=opening.code, accept_change=opening.accept_change, undos=undos, keeper=self._keeper
         )
@@ -212,14 +212,12 @@ class AgentStore:
     def state_at(self, session: str, at: int | str | None = None) -> dict[str, Any]:
         """The state as of a snapshot: by number, by a checkpoint's name (its newest), or the newest of the present branch. A fresh copy;
         what it is made of is verified. Raises `NoPointError`, `DamageError`."""
-        summary = find(self.backend, check_session_id(session))
-        if summary is None:
-            raise SessionUnknownError(f"no session {session} in {self.url}")
-        try:
+        with restore.offered(self.backend, check_session_id(session)):
+            summary = find(self.backend, session)
+            if summary is None:
+                raise SessionUnknownError(f"no session {session} in {self.url}")
             seq = summary.parent if at is None else self._point(session, at)
             return snapshot(Reader(self.backend, session), seq).all()
-        except DamageError as error:
-            raise restore.offering(self.backend, session, error) from error
 
     def verify(self, session: str) -> Report:
         """Checks every byte of a session; changes nothing. Raises `SessionUnknownError`, `SessionErasedError`."""

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from perdure import faults, limits, values
-from perdure.errors import PerdureError
+from perdure.errors import DamageError, PerdureError
 from perdure.session.request import Commit, Draft
 from perdure.state import keyframe
 
@@ -103,7 +103,11 @@ class Keyframer:
 
     def _dictionary_of(self, manifest: Any) -> values.Dictionary | None:
         digest = keyframe.dictionary_of(manifest)
-        return None if digest is None else self._reader.dictionary(digest)
+        try:
+            return None if digest is None else self._reader.dictionary(digest)
+        except DamageError as error:
+            _log.warning("no dictionary for %s: %s", self._reader.session, error)
+            return None
 
     def _use_dictionary(self, manifest: Any) -> None:
         self._writer.dictionary = self._dictionary_of(manifest)

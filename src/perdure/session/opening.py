@@ -22,7 +22,7 @@ from perdure.log.summary import Summary
 from perdure.session.lease import acquire
 from perdure.session.points import COMPLETED, Start
 from perdure.session.request import Commit, Draft
-from perdure.session.snapshot import Reader, snapshot
+from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.session.survey import beyond
 from perdure.session.writer import Writer
 
@@ -57,7 +57,7 @@ class Opening:
 class Opened:
     """A session that is held, and what its opening record says.
 
-    `tail` are the entries since the re-entry point, until they are used.
+    `tail` are the entries since the re-entry point and `snapshot` its state, until they are used.
     """
 
     lease: Lease
@@ -65,6 +65,7 @@ class Opened:
     reader: Reader
     opening: Entry
     tail: list[Entry] = field(default_factory=list)
+    snapshot: Snapshot | None = None
     restored: dict[str, Any] = field(default_factory=dict)
 
 
@@ -101,7 +102,11 @@ def take_up(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, 
     try:
         return _taken_up(store, session, epoch=epoch)
     except DamageError as error:
-        raise type(error)(f"{error}. Nothing was written; run: perdure verify {session}") from error
+        raise _refused(session, error) from error
+
+
+def _refused(session: str, error: DamageError) -> DamageError:
+    return type(error)(f"{error}. Nothing was written; run: perdure verify {session}")
 
 
 def _taken_up(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
@@ -150,9 +155,18 @@ def _owned(store: Store, opening: Opening, lease: Lease) -> Opened:
         "accept_change": opening.accept_change,
         "restored": {},
     }
+    begin = _restorable(reader, writer.summary.reentry)
     written: list[Entry] = []
     writer.commit(Commit((*drafts, Draft("owned", body)), written.extend))
-    return Opened(lease, writer, reader, recorded or written[0], [*tail, *written])
+    return Opened(lease, writer, reader, recorded or written[0], [*tail, *written], begin)
+
+
+def _restorable(reader: Reader, reentry: int) -> Snapshot:
+    """The state that the code starts from, made before anything is written: damage on the way to it is met in time."""
+    try:
+        return snapshot(reader, reentry)
+    except DamageError as error:
+        raise _refused(reader.session, error) from error
 
 
 def append_one(store: Store, session: str, draft: Draft, *, owner: str, lease_s: float) -> None:
@@ -201,9 +215,10 @@ def _check_form(opening: Opening, summary: Summary) -> None:
 def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
     """Where the code starts from its top now. The records since the re-entry point are verified."""
     summary, reader = opened.writer.summary, opened.reader
-    known, opened.tail = opened.tail, []
+    known, begin = opened.tail, opened.snapshot
+    opened.tail, opened.snapshot = [], None
     if not known or known[-1].seq != opened.writer.head:
-        known = reader.entries(after=summary.reentry - 1)
+        known, begin = reader.entries(after=summary.reentry - 1), None
     tail = branch(known)
     if not tail or tail[0].seq != summary.reentry or not is_reentry(tail[0]):
         raise RestoreError(
@@ -218,7 +233,7 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
         reentry=tail[0],
         tail=later,
         open_actions=[],
-        snapshot=snapshot(reader, summary.reentry),
+        snapshot=begin or snapshot(reader, summary.reentry),
         head=opened.writer.head,
         epoch=opened.writer.epoch,
         left=summary.left,
@@ -227,8 +242,11 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
 
 
 def result_of(reader: Reader) -> Any:
-    """The result of a completed session."""
-    return values.decode(reader.marked(COMPLETED)[-1]["result"])
+    """The result of a completed session. Raises `DamageError`."""
+    found = [entry for entry in reader.marked(COMPLETED) if entry.kind == "status" and entry["result"] is not None]
+    if not found:
+        raise DamageError(f"{reader.session}: its result is missing in the index of marks")
+    return values.decode(found[-1]["result"])
 
 
 __all__ = [
