@@ -41,6 +41,8 @@ def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome
             except (StoreError, ClosedError):
                 raise
             except Exception as error:  # noqa: BLE001 - the agent's own error: recorded, and told to the caller
+                if session.is_completed():
+                    return Outcome("completed", session.result)
                 session.note_failure(error)
                 return Outcome("failed", error=error, reason=f"{type(error).__name__}: {error}")
 

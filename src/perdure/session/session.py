@@ -230,14 +230,18 @@ class Session:
         drafts = [status("completed", result=encoded)] if completed else []
         if self._core.form == "handle":
             drafts = [status("idle")]
+        self.result = None if encoded is None else values.decode(encoded)
         self._drive(self._core.end(*drafts, progress=progress))
-        if encoded is not None:
-            self.result = values.decode(encoded)
         return completed
 
     def stop(self, reason: str) -> None:
         """Asks the run to stop at its next action, save or step, resumable. Safe to call from a signal handler."""
         self.stop_reason = reason
+
+    def is_completed(self) -> bool:
+        """Whether the log says so: also when an interrupt came out of the commit that completed it."""
+        self._opened.writer.resolve()
+        return self._opened.writer.summary.status == "completed"
 
     def note_failure(self, error: Exception) -> None:
         """Records that this error ended the run.
@@ -306,6 +310,7 @@ class Session:
                 f"{self.id} is being used by another thread at this moment; a session is for one thread at a time"
             )
         try:
+            self._opened.writer.resolve()  # first, for the core decides by what is written
             return self._run(steps)
         except FencedError as fenced:
             raise self._core.leave(fenced) from None

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from perdure import clock, faults
-from perdure.errors import ConflictError, FencedError, StoreError
+from perdure.errors import ConflictError, FencedError
 from perdure.log.entry import Entry, link
 from perdure.stores.contract import Batch, Point
 
@@ -34,7 +34,7 @@ class Writer:
         self.dictionary: values.Dictionary | None = None
         self.riders: deque[tuple[Draft, Callable[[Entry], None]]] = deque()
         """Records that ride at the end of the next commit (keyframes); other threads may add to it."""
-        self._unknown: tuple[list[Record], Callable[[], None]] | None = None
+        self._unknown: tuple[tuple[Record, ...], Callable[[], None]] | None = None
 
     def commit(self, request: Commit) -> None:
         """Writes the drafts; durable on return, `request.then` is called once they are known to be written.
@@ -60,14 +60,14 @@ class Writer:
 
     def _append(self, batch: Batch, written: Callable[[], None]) -> None:
         faults.reach("append.before")
+        self._unknown = (batch.records, written)  # also for an interrupt that comes when the store has committed
         try:
             self.store.append(self.session, batch, epoch=self.epoch, head=self.head)
+            faults.reach("append.after")
         except (FencedError, ConflictError):
+            self._unknown = None
             raise
-        except StoreError:
-            self._unknown = (list(batch.records), written)
-            raise
-        faults.reach("append.after")
+        self._unknown = None
         written()
 
     def resolve(self) -> None:
