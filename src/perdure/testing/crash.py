@@ -40,7 +40,7 @@ class Report:
     """What was tried.
 
     `reached` is how often the unharmed run came to each point, `killed` how many lives were killed there; `missed` are
-    crash points that a life did not come to again (those of a background thread may be).
+    points that a life did not come to again, so that nothing killed it (those of a background thread may be).
     """
 
     lives: int
@@ -94,7 +94,7 @@ def crash_everywhere(
         for kills in [*((point,) for point in every), *_pairs(every, pairs)]:
             life = lives.live(kills, unharmed)
             killed.update(point.name for point in life.kills)
-            missed += kills[len(life.kills) :]
+            missed += kills[len(life.kills) : 1]
             _compare(unharmed, life, trial=trial)
             lives.forget(life)
     reached = Counter(unharmed.ended.reached)

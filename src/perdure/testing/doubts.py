@@ -139,12 +139,12 @@ class People:
 
     def _counted(self, action: Action, entries: list[Entry]) -> bool:
         """Whether the effects show one more of this action than the log knows to have happened."""
-        now = self._trial.count()
-        if action.name not in now and action.name not in self._before:
+        if self._trial.effects is None:
             raise UndecidedError(
-                f"{calls.call_text(action.name, action.args)} was cut off inside or raised, and `effects` does not "
-                f"count {action.name!r}: let it, or give crash_everywhere a settle= of your own"
+                f"{calls.call_text(action.name, action.args)} was cut off inside or raised: give crash_everywhere "
+                f"effects= that count {action.name!r}, or a settle= of your own"
             )
+        now = self._trial.count()
         known = sum(
             a.name == action.name and a.known is not None and a.known.how in ("result", "unstorable")
             for a in Actions(entries).values()

@@ -55,7 +55,7 @@ def run(
     place = trial.open(folder)
     store = AgentStore(open_store(place) if isinstance(place, str) else place, lease_s=limits.LEASE_S)
     book = Book(folder / "book.ndjson")
-    watch(store, book, trial.answers)
+    drawn = watch(store, book, trial.answers)
     people = People(trial, store, book, before=before, unharmed=unharmed)
     try:
         result = to_the_end(trial, store, people)
@@ -63,6 +63,7 @@ def run(
         ended = Ended(problem=traceback.format_exc(), reached=tuple(reached.names))
     else:
         ended = told(store, book, result, tuple(reached.names))
+        ended = replace(ended, problem=unrecorded(store, drawn))
     return values.encode({name: _plain(value) for name, value in asdict(ended).items()})
 
 
@@ -122,8 +123,11 @@ def _handle(trial: Trial, store: AgentStore) -> tuple[bool, Any, Exception | Non
 # --- what a session does otherwise here ------------------------------------------------------------------------------
 
 
-def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> None:
-    """From now on calls are noted in the book or answered by the script, and values come from a fixed sequence."""
+def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> Counter[str]:
+    """From now on calls are noted in the book or answered by the script, and values come from a fixed sequence.
+
+    How many of each kind the session has drawn in its life.
+    """
     attempt, value = Session._attempt, Session._value  # noqa: SLF001 - the two places where a session meets the outside
     drawn = Counter(entry["kind"] for entry in _entries(store) if entry.kind == "value")
 
@@ -144,6 +148,7 @@ def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> None:
 
     Session._attempt = noted  # type: ignore[method-assign, assignment]  # noqa: SLF001
     Session._value = fixed  # type: ignore[method-assign, assignment]  # noqa: SLF001
+    return drawn
 
 
 def _entries(store: AgentStore) -> list[Entry]:
@@ -202,6 +207,13 @@ def told(store: AgentStore, book: Book, result: Any, reached: tuple[str, ...]) -
         again=tuple(_again(entries, book)),
         outcomes=outcomes,
     )
+
+
+def unrecorded(store: AgentStore, drawn: Mapping[str, int]) -> str:
+    """What is wrong if a value was drawn that is not in the log: a resume would draw another."""
+    recorded = Counter(entry["kind"] for entry in _entries(store) if entry.kind == "value")
+    wrong = [kind for kind, times in drawn.items() if recorded[kind] != times]
+    return "\n".join(f"{kind} was drawn {drawn[kind]} times and is recorded {recorded[kind]} times" for kind in wrong)
 
 
 def _again(entries: list[Entry], book: Book) -> list[str]:
