@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli import options, output
+from perdure.cli import options, output, shape
 from perdure.cli.place import place
-from perdure.errors import DamageError, PerdureError
+from perdure.cli.text import one_line
+from perdure.errors import DamageError
 
 if TYPE_CHECKING:
-    from perdure.runtime.store import AgentStore
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What verifying one session found."""
-
-    session: str
-    ok: bool
-    records: int
-    newest_valid: int | None
-    problems: tuple[str, ...]
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "session": self.session,
-            "ok": self.ok,
-            "records": self.records,
-            "newest_valid": self.newest_valid,
-            "problems": list(self.problems),
-        }
+    from perdure.recovery.verify import Report
 
 
 def verify(
@@ -48,31 +27,34 @@ def verify(
 ) -> None:
     """Check every byte of a session, or of all: the chain, the records, the restore points. Ends with 20 on damage."""
     with place(store).open() as opened:
-        sessions = [session] if session is not None else [head.session for head in opened.backend.heads()]
-        found = [_verified(opened, one) for one in sessions]
-    ok = all(checked.ok for checked in found)
+        sessions = [session] if session is not None else [info.id for info in opened.sessions()]
+        found = [opened.verify(one) for one in sessions]
+    ok = all(report.ok for report in found)
     if as_json:
-        output.document({"ok": ok, "sessions": [checked.document() for checked in found]})
+        output.document({"ok": ok, "sessions": [shape.report(report) for report in found]})
     else:
-        for checked in found:
-            _tell(checked)
+        for report in found:
+            _tell(report)
     raise typer.Exit(0 if ok else DamageError.exit_status)
 
 
-def _verified(store: AgentStore, session: str) -> Checked:
-    report = importlib.import_module("perdure.recovery.verify").verify(store.backend, session)
-    return Checked(session, report.ok, report.records, report.newest_valid, tuple(report.problems))
+def _tell(report: Report) -> None:
+    told = "no fault" if report.ok else "damaged"
+    output.say(f"{report.session}: {report.records} records, {told}")
+    for problem in report.problems:
+        output.say(f"  {one_line(str(problem), chars_max=300)}")
+    if not report.ok:
+        output.say(f"  provably good: {_good(report.newest_valid)}")
 
 
-def _tell(checked: Checked) -> None:
-    output.say(f"{checked.session}: {checked.records} records, {'no fault' if checked.ok else 'damaged'}")
-    for problem in checked.problems:
-        output.say(f"  {problem}")
-    if not checked.ok:
-        newest = (
-            f"the newest valid snapshot is #{checked.newest_valid}" if checked.newest_valid else "no snapshot is valid"
-        )
-        output.say(f"  {newest}")
+def _good(newest: int | None) -> str:
+    if newest is None:
+        return "no snapshot of it"
+    return (
+        f"its snapshot #{newest}, and none that is newer"
+        if newest
+        else "the empty state of its opening, and no snapshot"
+    )
 
 
 def bench(context: typer.Context) -> None:
@@ -96,6 +78,3 @@ def demo(
 
 def _code(status: int | None) -> int:
     return status or 0
-
-
-__all__ = ["PerdureError", "bench", "demo", "verify"]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import perdure
 from perdure.cli import output
 from perdure.errors import EntryError, PerdureError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_OURS: Final = str(Path(perdure.__file__).parent)
-_SHOWN: Final = (str(Path(perdure.__file__).parent / "demo"),)
+_OURS: Final = (str(Path(perdure.__file__).parent), str(Path(importlib.__file__).parent), "<frozen importlib")
+_SHOWN: Final = str(Path(perdure.__file__).parent / "demo")
 
 AGENT_CODE: Final = "agent"
 """The code of an error that is not ours: the agent's own."""
@@ -42,14 +40,13 @@ def tell(error: PerdureError, *, json: bool) -> int:
         output.line({"error": document(error)})
     else:
         output.warn(f"error: {error} ({error.code})")
-        if isinstance(error, EntryError) and error.__cause__ is not None and not _is_missing(error.__cause__):
+        if isinstance(error, EntryError) and error.__cause__ is not None and _has_users_lines(error.__cause__):
             output.warn(users_traceback(error.__cause__))
     return error.exit_status
 
 
-def _is_missing(cause: BaseException) -> bool:
-    """Whether it says no more than that there is no such module."""
-    return isinstance(cause, ModuleNotFoundError)
+def _has_users_lines(error: BaseException) -> bool:
+    return any(_is_users(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
 
 
 def users_traceback(error: BaseException) -> str:
@@ -68,5 +65,4 @@ def _keep_users(told: traceback.TracebackException | None) -> None:
 
 
 def _is_users(file: str) -> bool:
-    inside: Sequence[str] = ("<frozen importlib", _OURS)
-    return file.startswith(_SHOWN) or not file.startswith(tuple(inside))
+    return file.startswith(_SHOWN) or not file.startswith(_OURS)

@@ -125,7 +125,7 @@ def _next(found: Detail, where: Place) -> str | None:
     info = found.info
     if info.status in ("completed", "running") or info.form == "handle":
         return None
-    return f"to go on: {where.command('resume', info.id)}"
+    return f"{'then' if found.questions else 'to go on'}: {where.command('resume', info.id)}"
 
 
 def log(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from perdure.cli.text import visible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -46,7 +48,7 @@ def table(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
         numbers = all(isinstance(row[place], int) for row in found)
         shown.add_column(columns[place], justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
     for row in found:
-        shown.add_row(*(str(row[place]) for place in kept))
+        shown.add_row(*(visible(str(row[place])) for place in kept))
     _console().print(shown)
 
 

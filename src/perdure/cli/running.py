@@ -13,7 +13,7 @@ import typer
 
 from perdure.cli import failing, options, output, shape
 from perdure.cli.place import Place, place
-from perdure.cli.text import decisions, one_line, written
+from perdure.cli.text import decisions, one_line, visible, written
 from perdure.errors import DivergedError, EntryError, PerdureError
 from perdure.runtime.outcome import Outcome
 from perdure.session.opening import NO_INPUT
@@ -196,7 +196,7 @@ def tell_question(question: Question, session: str, where: Place) -> None:
     verb = "settle" if question.kind == "doubt" else "answer"
     output.say(f"\n#{question.seq} {one_line(question.prompt, chars_max=1000)}")
     for words, meaning in decisions(question):
-        output.say(f"  {where.command(verb, session, *words)}" + (f"   # {meaning}" if meaning else ""))
+        output.say(f"  {visible(where.command(verb, session, *words))}" + (f"   # {meaning}" if meaning else ""))
 
 
 def _paused(outcome: Outcome, session: str, where: Place) -> None:

@@ -10,6 +10,7 @@ from perdure.cli.text import decisions, json_of, moment
 
 if TYPE_CHECKING:
     from perdure.cli.place import Place
+    from perdure.recovery.verify import Report
     from perdure.runtime.detail import ActionDetail, Detail, PointDetail
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.store import SessionInfo
@@ -63,6 +64,18 @@ def question(found: Question, session: str, place: Place) -> dict[str, Any]:
         "prompt": found.prompt,
         "choices": None if found.choices is None else json_of(list(found.choices)),
         "commands": [place.command(verb, session, *words) for words, _ in decisions(found)],
+    }
+
+
+def report(found: Report) -> dict[str, Any]:
+    """What verifying a session found."""
+    return {
+        "session": found.session,
+        "ok": found.ok,
+        "records": found.records,
+        "lost": found.lost,
+        "newest_valid": found.newest_valid,
+        "problems": [{"seq": p.seq, "kind": p.kind, "what": p.what} for p in found.problems],
     }
 
 

@@ -12,12 +12,18 @@ if TYPE_CHECKING:
     from perdure.runtime.outcome import Question
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-_ESCAPED: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: " ", 10: " ", 13: " "}
+_ESCAPED: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_SPACES: Final = {9: " ", 10: " ", 13: " "}
+
+
+def visible(text: str) -> str:
+    """The text with its control characters written out, so that a terminal does not obey them."""
+    return text.translate(_ESCAPED)
 
 
 def one_line(text: str, *, chars_max: int = 80) -> str:
     """The text without line breaks and control characters, shortened at its end."""
-    clean = " ".join(text.translate(_ESCAPED).split())
+    clean = visible(" ".join(text.translate(_SPACES).split()))
     return clean if len(clean) <= chars_max else clean[: chars_max - 1] + "…"
 
 

@@ -21,15 +21,15 @@ from perdure.errors import (
 )
 from perdure.log.branch import branch, is_reentry, is_restore_point
 from perdure.session.lease import acquire, new_owner
-from perdure.session.opening import Opened, append_one, find, start, take_up
+from perdure.session.opening import Opened, append_one, start, take_up
 from perdure.session.points import Core, status
 from perdure.session.request import Commit, Draft, ReadAll, Steps
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
-    from perdure.log.summary import Summary
     from perdure.runtime.store import AgentStore
+    from perdure.stores.contract import Lease
     from perdure.stores.contract import Store as Backend
 
 CHECKPOINT: Final = "checkpoint"
@@ -109,23 +109,22 @@ def rollback(store: AgentStore, session: str, to: int | str, *, reason: str = ""
     after the point is in doubt and must be settled first.
     """
     backend = store.backend
-    summary = find(backend, check_session_id(session))
-    if summary is None:
-        raise SessionUnknownError(f"no session {session} in {store.url}")
-    lease = acquire(backend, session, owner=new_owner(), wait_s=0.0, lease_s=limits.LEASE_S)
+    lease = acquire(backend, check_session_id(session), owner=new_owner(), wait_s=0.0, lease_s=limits.LEASE_S)
     try:
-        return _rolled_back(_opened(backend, session, lease), summary, to, reason=reason, by=by)
+        return _rolled_back(_opened(backend, lease), to, reason=reason, by=by)
     finally:
         backend.release(lease)
 
 
-def _opened(backend: Backend, session: str, lease: Any) -> Opened:
-    writer, reader, tail = take_up(backend, session, epoch=lease.epoch)
+def _opened(backend: Backend, lease: Lease) -> Opened:
+    writer, reader, tail = take_up(backend, lease.session, epoch=lease.epoch)
+    if not tail:
+        raise SessionUnknownError(f"nothing was ever written to {lease.session}")
     return Opened(lease, writer, reader, reader.entries(upto=1)[0], tail)
 
 
-def _rolled_back(opened: Opened, summary: Summary, to: int | str, *, reason: str, by: str) -> Rollback:
-    session = opened.reader.session
+def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str) -> Rollback:
+    session, summary = opened.reader.session, opened.writer.summary
     target = point(opened.reader.entries(), session, to)
     core = Core(form=summary.form, nonce=opened.opening["nonce"], undos={})
     core.enter(start(opened, code="", accept_change=False))
@@ -136,7 +135,10 @@ def _rolled_back(opened: Opened, summary: Summary, to: int | str, *, reason: str
         )
     except (Suspended, SuspendedError) as suspended:
         doubts = ", ".join(f"#{seq}" for seq in suspended.seqs)
-        raise UndecidedError(f"{session}: {doubts} may or may not have happened; settle it, then roll back") from None
+        raise UndecidedError(
+            f"{session}: {doubts} may or may not have happened; settle it, then roll back. "
+            f"To settle: perdure settle {session} {suspended.seqs[0]} done|not-done|abandoned"
+        ) from None
 
 
 def _drive(steps: Steps, opened: Opened, after: Draft) -> Rollback:

@@ -1,0 +1,190 @@
+"""Bad input on the command line: each gets its own error and exit status, and leaves everything as it was."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import errors
+from perdure.cli import main
+from perdure.cli.place import Place
+
+ERRORS = [
+    value
+    for value in vars(errors).values()
+    if isinstance(value, type) and issubclass(value, errors.PerdureError) and value.__module__ == errors.__name__
+]
+ARGUMENTS: dict[type, tuple[Any, ...]] = {
+    errors.UnstorableError: ("$.plan[3]", "a socket"),
+    errors.RecordedError: ("OddError", "odd"),
+    errors.SuspendedError: ("waits for #3", (3,)),
+}
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERDURE_STORE", raising=False)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main(list(words))
+        out, err = capsys.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return run
+
+
+def code(out: str) -> str:
+    (line,) = out.splitlines()
+    return str(json.loads(line)["error"]["code"])
+
+
+@pytest.fixture
+def store(cli: Cli) -> Path:
+    """A store with one session, `q`."""
+    with perdure.open("perdure.db") as opened, opened.session("q") as session:
+        session.state["n"] = 1
+    return Path("perdure.db")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_every_kind_of_error(cli: Cli, monkeypatch: pytest.MonkeyPatch, error: type[errors.PerdureError]) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error(*ARGUMENTS.get(error, ("what happened",)))
+
+    monkeypatch.setattr(Place, "open", fail)
+    status, out, err = cli("ls")
+    assert (status, out) == (error.exit_status, "")
+    assert err.startswith("error: ")
+    assert err.endswith(f" ({error.code})\n")
+    status, out, err = cli("ls", "--json")
+    assert (status, code(out), err) == (error.exit_status, error.code, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls"],
+        ["show", "q"],
+        ["log", "q", "--ndjson"],
+        ["state", "q"],
+        ["resume", "q"],
+        ["checkpoint", "q", "here"],
+        ["rollback", "q", "here"],
+        ["settle", "q", "3", "done"],
+        ["answer", "q", "3", "yes"],
+        ["verify"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_only_run_makes_a_store(cli: Cli, words: list[str]) -> None:
+    for url in ("nix.db", "sqlite:///nix.db", str(Path.cwd() / "nix.db")):
+        status, out, err = cli(*words, "--store", url)
+        assert status == 31
+        assert "nix.db" in (out or err)
+    assert list(Path.cwd().iterdir()) == []
+
+
+COMMANDS = [
+    ["show"],
+    ["log"],
+    ["state"],
+    ["resume"],
+    ["checkpoint", "x"],
+    ["rollback", "x"],
+    ["settle", "3", "done"],
+    ["answer", "3", "yes"],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_an_unknown_session_is_never_a_new_one(cli: Cli, store: Path, words: list[str]) -> None:
+    status, out, _ = cli(words[0], "nix", *words[1:], "--json")
+    assert (status, code(out)) == (42, "session-unknown")
+    _, out, _ = cli("ls", "--json")
+    assert [info["session"] for info in json.loads(out)["sessions"]] == ["q"]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_an_erased_session(cli: Cli, store: Path, words: list[str]) -> None:
+    with perdure.open(str(store)) as opened:
+        opened.backend.delete("q")
+    status, out, _ = cli(words[0], "q", *words[1:], "--json")
+    assert (status, code(out)) == (44, "session-erased")
+
+
+@pytest.mark.parametrize(
+    "session",
+    ["a\0b", "x" * 300, "", "..", " q", "cafe\u0301", "\udcff", "a\nb"],
+    ids=["nul", "long", "empty", "dots", "space", "not normalised", "not text", "two lines"],
+)
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_no_id_at_all(cli: Cli, store: Path, words: list[str], session: str) -> None:
+    status, out, _ = cli(words[0], session, *words[1:], "--json")
+    assert (status, code(out)) == (41, "session-id")
+
+
+def test_no_id_at_all_in_run(cli: Cli) -> None:
+    Path("agent.py").write_text("def agent(s): return 1\n")
+    assert cli("run", "agent.py:agent", "-s", "a\0b")[0] == 41
+
+
+def test_twins_and_slashes_are_sessions_of_their_own(cli: Cli) -> None:
+    ids = ["q", "Q", "caf\u00e9", "cafe", "a/b", "a.b", "a/../b"]
+    with perdure.open("perdure.db") as opened:
+        for number, session in enumerate(ids):
+            with opened.session(session) as handle:
+                handle.state["n"] = number
+    for number, session in enumerate(ids):
+        _, out, _ = cli("state", session, "--json")
+        assert json.loads(out)["state"] == {"n": number}
+
+
+@pytest.mark.parametrize("words", [["ls"], ["show", "q"], ["resume", "q"], ["rollback", "q", "0"]], ids=lambda w: w[0])
+def test_a_store_of_a_newer_format_is_left_alone(cli: Cli, store: Path, words: list[str]) -> None:
+    with closing(sqlite3.connect(store)) as db:
+        db.execute("PRAGMA user_version=99")
+    before = store.read_bytes()
+    status, out, _ = cli(*words, "--json")
+    assert (status, code(out)) == (21, "format-newer")
+    assert store.read_bytes() == before
+
+
+def test_a_file_that_is_no_store_is_left_alone(cli: Cli) -> None:
+    Path("perdure.db").write_text("a diary, and no store")
+    assert cli("ls")[0] == 31
+    assert Path("perdure.db").read_text() == "a diary, and no store"
+
+
+def test_a_folder_in_which_nothing_can_be_made(cli: Cli) -> None:
+    Path("agent.py").write_text("def agent(s): return 1\n")
+    status, out, _ = cli("run", "agent.py:agent", "-s", "q", "--json", "--store", "/proc/perdure.db")
+    assert (status, code(out)) == (32, "store-failed")
+
+
+def test_the_store_of_the_environment(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.rename("other.db")
+    monkeypatch.setenv("PERDURE_STORE", "other.db")
+    assert cli("show", "q")[0] == 0
+    assert cli("show", "q", "--store", "nix.db")[0] == 31
+    monkeypatch.setenv("PERDURE_STORE", "")
+    assert cli("show", "q")[0] == 31
+
+
+def test_the_first_page_says_what_to_do_first(cli: Cli) -> None:
+    status, out, _ = cli("--help")
+    assert status == 0
+    assert "perdure demo" in out
+    assert "perdure run agent.py:agent --session first" in out
+    assert cli("--version") == (0, f"perdure {perdure.__version__}\n", "")
+    assert cli("nix")[0] == 2

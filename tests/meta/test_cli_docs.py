@@ -1,0 +1,66 @@
+"""The page about the command line names every command and option that there is, and no other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from perdure.cli.app import app
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "cli.md").read_text()
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def section(command: str) -> str:
+    """What the page says about a command, and what it says about all of its part."""
+    _, _, rest = PAGE.partition(f"### `perdure {command}")
+    own = re.split(r"\n##", rest)[0]
+    part = next(part for part in re.split(r"\n## ", PAGE) if f"### `perdure {command}" in part)
+    return part.partition("\n### ")[0] + own
+
+
+def options(command: str) -> set[str]:
+    """The long names of its options."""
+    params = [param for param in COMMANDS[command].params if param.param_type_name == "option"]
+    return {name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("--")}
+
+
+def test_every_command_has_its_section() -> None:
+    assert set(re.findall(r"^### `perdure (\w+)", PAGE, re.MULTILINE)) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_in_the_section_of_its_command(command: str) -> None:
+    written = set(re.findall(r"--[a-z][a-z-]*", section(command)))
+    assert options(command) - {"--help"} <= written
+
+
+def test_no_option_is_written_that_is_not_there() -> None:
+    there = set().union(*map(options, COMMANDS)) | {"--version", "--help"}
+    assert set(re.findall(r"--[a-z][a-z-]*", PAGE)) <= there
+
+
+@pytest.mark.parametrize("command", set(COMMANDS) - {"bench", "demo"})
+def test_every_command_has_json(command: str) -> None:
+    assert "--json" in options(command)
+    assert {"--store"} <= options(command)
+
+
+def test_every_help_is_a_sentence() -> None:
+    for name, command in COMMANDS.items():
+        assert re.match(r"[A-Z].*\.", command.help or "", re.DOTALL), name
+        for param in command.params:
+            assert (param.help or "").endswith((".", "each.")), (name, param.name)
+
+
+def test_importing_the_package_does_not_bring_the_terminal_libraries() -> None:
+    code = "import perdure, sys; print(sorted({'typer', 'rich', 'perdure.cli'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
