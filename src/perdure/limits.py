@@ -13,10 +13,10 @@ NODES_MAX: Final = 20_000_000
 RECORD_BYTES_MAX: Final = 1 << 30
 """A record's body, encoded and before compression."""
 
-CHUNK_BYTES: Final = 128 * 1024
+CHUNK_BYTES: Final = 256 * 1024
 """Aim for the encoded size of one chunk of a keyframe."""
 
-DICTIONARY_BYTES: Final = 64 * 1024
+DICTIONARY_BYTES: Final = 256 * 1024
 """Of a chunk that serves as a compression dictionary, this much of its end is used."""
 
 COMPRESS_BYTES_MIN: Final = 96

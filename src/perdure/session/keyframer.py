@@ -64,7 +64,8 @@ class Keyframer:
             self._writer.commit(Commit((), lambda _: None))
 
     def _begin_if_due(self) -> None:
-        if len(self._deltas) >= self._every and self._job is None and not self._writer.riders:
+        due = self._every if self._manifest["parts"] else self._every // 4  # the first one soon: it is the first dictionary
+        if len(self._deltas) >= due and self._job is None and not self._writer.riders:
             deltas = list(self._deltas)
             self._job = threading.Thread(
                 target=self._make, args=(self._manifest, deltas), name="perdure-keyframe", daemon=True

@@ -44,7 +44,7 @@ class Chunks:
     def add(self, value: Any) -> tuple[bytes, int]:
         """Seals a value; its address, and how many bytes it has encoded. A chunk that is stored already is not new."""
         data = values.encode(value)
-        frame = values.seal(data, codec=CODEC)
+        frame = values.seal(data, codec=CODEC, chunk=True)
         digest = values.address(frame)
         if digest not in self.known:
             self.new[digest] = frame

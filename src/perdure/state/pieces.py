@@ -233,11 +233,12 @@ class Long:
     def _pack(self, entries: list[Any], nodes: list[Node], chunks: Chunks, size: int) -> Generator[None, None, None]:
         while nodes and _joins(nodes[-1], entries, size):
             entries = self._entries(Run(nodes.pop()).load(chunks)) + entries
+        weights = [weight(entry, size + 1) for entry in entries]
+        aim = _even(sum(heavy for heavy in weights if heavy <= size), size)
         run: list[Any] = []
         filled = 0
-        for entry in entries:
-            heavy = weight(entry, size + 1)
-            if filled + heavy > size and run:
+        for entry, heavy in zip(entries, weights, strict=True):
+            if run and (heavy > size or filled + heavy / 2 > aim):
                 nodes.append(self._seal(run, chunks))
                 yield
                 run, filled = [], 0
@@ -273,6 +274,11 @@ def _segment(node: Node) -> Run | One:
     if node[0] == "r":
         return Run(node)
     return One(piece(node[-1]), node[1] if len(node) > 2 else None)
+
+
+def _even(total: int, size: int) -> float:
+    """How much each run takes when `total` is cut into even runs of about `size`: no small rest, to be written again."""
+    return total / max(1, round(total / size))
 
 
 def _joins(node: Node, loose: list[Any], size: int) -> bool:

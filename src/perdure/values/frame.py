@@ -23,6 +23,9 @@ PLAIN, ZSTD, ZSTD_DICTIONARY = 0, 1, 2
 LEVEL: Final = 3
 """zstd's level: on deltas of 3 KB it costs little more than level 1 and is never larger; see the decision record."""
 
+CHUNK_LEVEL: Final = 6
+"""The level for chunks, which are made off the save path: 8 % smaller than at level 3 for three times the time."""
+
 _HEADER: Final = struct.Struct(">2sBBBBHII")
 _CODECS: Final = {number: name for name, number in CODEC_IDS.items()}
 
@@ -30,10 +33,10 @@ _CODECS: Final = {number: name for name, number in CODEC_IDS.items()}
 class _Pool:
     """The contexts of zstd for one dictionary, or for none: each serves one call at a time, from whatever thread."""
 
-    __slots__ = ("_dictionary", "_idle_compressors", "_idle_decompressors")
+    __slots__ = ("_dictionary", "_idle_compressors", "_idle_decompressors", "_level")
 
-    def __init__(self, dictionary: zstandard.ZstdCompressionDict | None) -> None:
-        self._dictionary = dictionary
+    def __init__(self, dictionary: zstandard.ZstdCompressionDict | None, *, level: int = LEVEL) -> None:
+        self._dictionary, self._level = dictionary, level
         self._idle_compressors: list[zstandard.ZstdCompressor] = []
         self._idle_decompressors: list[zstandard.ZstdDecompressor] = []
 
@@ -43,7 +46,7 @@ class _Pool:
             context = self._idle_compressors.pop()
         except IndexError:
             context = zstandard.ZstdCompressor(
-                level=LEVEL, dict_data=self._dictionary, write_checksum=True, write_content_size=True
+                level=self._level, dict_data=self._dictionary, write_checksum=True, write_content_size=True
             )
         compressed = context.compress(data)
         self._idle_compressors.append(context)
@@ -61,6 +64,7 @@ class _Pool:
 
 
 _plain_pool: Final = _Pool(None)
+_chunk_pool: Final = _Pool(None, level=CHUNK_LEVEL)
 
 
 class Dictionary:
@@ -90,20 +94,23 @@ def address(chunk: bytes) -> bytes:
     return hashlib.sha256(chunk).digest()
 
 
-def seal(data: bytes, *, codec: str, dictionary: Dictionary | None = None) -> bytes:
-    """A frame around `data`, compressed if that makes it smaller. Raises LimitError over `limits.RECORD_BYTES_MAX`."""
+def seal(data: bytes, *, codec: str, dictionary: Dictionary | None = None, chunk: bool = False) -> bytes:
+    """A frame around `data`, compressed if that makes it smaller; harder for a chunk, which has no dictionary.
+
+    Raises LimitError over `limits.RECORD_BYTES_MAX`.
+    """
     if len(data) > limits.RECORD_BYTES_MAX:
         raise LimitError(f"a body of {len(data)} bytes, the bound is {limits.RECORD_BYTES_MAX}")
-    compression, name, payload = _smallest(data, dictionary)
+    compression, name, payload = _smallest(data, dictionary, chunk=chunk)
     head = _HEADER.pack(MAGIC, VERSION, CODEC_IDS[codec], compression, 0, 0, len(data), len(payload))
     return head + name + payload
 
 
-def _smallest(data: bytes, dictionary: Dictionary | None) -> tuple[int, bytes, bytes]:
+def _smallest(data: bytes, dictionary: Dictionary | None, *, chunk: bool) -> tuple[int, bytes, bytes]:
     if len(data) < limits.COMPRESS_BYTES_MIN:
         return PLAIN, b"", data
     if dictionary is None:
-        choice = ZSTD, b"", _plain_pool.compress(data)
+        choice = ZSTD, b"", (_chunk_pool if chunk else _plain_pool).compress(data)
     else:
         choice = ZSTD_DICTIONARY, dictionary.digest, dictionary.pool.compress(data)
     return choice if len(choice[1]) + len(choice[2]) < len(data) else (PLAIN, b"", data)
