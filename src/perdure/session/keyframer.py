@@ -64,7 +64,8 @@ class Keyframer:
             self._writer.commit(Commit((), lambda _: None))
 
     def _begin_if_due(self) -> None:
-        due = self._every if self._manifest["parts"] else self._every // 4  # the first one soon: it is the first dictionary
+        # The first one comes soon: until there is one, nothing is compressed with a dictionary.
+        due = self._every if self._manifest["parts"] else max(1, self._every // 4)
         if len(self._deltas) >= due and self._job is None and not self._writer.riders:
             deltas = list(self._deltas)
             self._job = threading.Thread(

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError
 from perdure.log.entry import opened
-from perdure.log.record import GENESIS, verified
+from perdure.log.record import GENESIS, KINDS, verified
 from perdure.session.survey import survey
 from perdure.state import delta, keyframe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from perdure.log.entry import Entry
     from perdure.log.record import Record
     from perdure.stores.contract import Store
+
+SNAPSHOTS = frozenset({"saved", "edited", "migrated"})
+"""The kinds of record that carry a delta."""
 
 _log = logging.getLogger("perdure.snapshots")
 
@@ -68,9 +71,9 @@ class Reader:
         if head is not None and chain != head.chain:
             raise DamageError(f"{self.session}: record {seq} is not the one that the head names")
 
-    def entries(self, *, after: int = 0, upto: int | None = None) -> list[Entry]:
-        """The entries after this number, verified."""
-        return [self.open(record) for record in self.records(after=after, upto=upto)]
+    def entries(self, *, after: int = 0, upto: int | None = None, kinds: Collection[str] = KINDS) -> list[Entry]:
+        """The entries after this number that are of these kinds; all records in between are verified."""
+        return [self.open(record) for record in self.records(after=after, upto=upto) if record.kind in kinds]
 
     def sound(self, *, after: int, upto: int) -> list[Entry]:
         """Those of the entries that are what was written, whatever is damaged in between."""
@@ -212,7 +215,7 @@ def _made(
 def _entries(reader: Reader, *, after: int, upto: int) -> tuple[list[Entry], DamageError | None]:
     """The entries in between; those that are sound, and the damage, if they are not all so."""
     try:
-        return reader.entries(after=after, upto=upto), None
+        return reader.entries(after=after, upto=upto, kinds=SNAPSHOTS), None
     except FormatNewerError:
         raise
     except DamageError as error:
@@ -230,7 +233,7 @@ def _manifest(reader: Reader, of: int, record: int) -> Any:
 
 def _lineage(entries: list[Entry], seq: int, of: int) -> tuple[list[Entry], int]:
     """The snapshots after `of` up to `seq`, each the parent of the next, and what the first one came from."""
-    by_seq = {entry.seq: entry for entry in entries if entry.kind in ("saved", "edited", "migrated")}
+    by_seq = {entry.seq: entry for entry in entries if entry.kind in SNAPSHOTS}
     path: list[Entry] = []
     while seq > max(of, 1):
         if seq not in by_seq:
