@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pty
@@ -132,14 +131,6 @@ def heard(process: subprocess.Popen[str]) -> str:
     return process.stderr.readline()
 
 
-def ended_by(process: subprocess.Popen[str], number: signal.Signals) -> str:
-    """Signals until it ends: two that arrive before Python has looked at the first are one. What it says on stderr."""
-    while True:
-        process.send_signal(number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=0.2)[1]
-
-
 def test_killed_in_an_action_it_goes_on(at_gate: tuple[Folder, subprocess.Popen[str]]) -> None:
     folder, process = at_gate
     process.kill()
@@ -180,7 +171,8 @@ def test_a_second_signal_ends_it_at_once(at_gate: tuple[Folder, subprocess.Popen
     folder, process = at_gate
     process.send_signal(signal.SIGINT)
     heard(process)
-    err = ended_by(process, signal.SIGINT)
+    process.send_signal(signal.SIGTERM)  # another one: two of a kind may arrive as one
+    _, err = process.communicate()
     assert process.returncode == 130
     assert err.startswith("interrupted (ended at once by a signal)")
     assert "Traceback" not in err

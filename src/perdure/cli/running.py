@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -127,6 +128,8 @@ def _watched(
         try:
             return go()
         except KeyboardInterrupt:
+            # One more would end the process before it has said how the session stands.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             return Outcome("interrupted", reason="ended at once by a signal")
 
 
