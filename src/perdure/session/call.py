@@ -94,13 +94,31 @@ class Call:
 
 DECLARED: Final = "__perdure_options__"
 
+MODEL_CLIENTS: Final = (
+    "anthropic.resources.completions",
+    "anthropic.resources.messages",
+    "google.genai.models",
+    "litellm.main",
+    "mistralai.chat",
+    "ollama._client",
+    "openai.resources.chat",
+    "openai.resources.completions",
+    "openai.resources.embeddings",
+    "openai.resources.responses",
+)
+"""Modules whose functions ask a language model and do nothing else: running one twice does no harm."""
+
 
 def options_of(fn: Any) -> Options:
     """How a function is declared: by decorator, or because it is a model client that we recognise."""
     found = getattr(fn, DECLARED, None)
     if found is None and isinstance(fn, functools.partial):
         return options_of(fn.func)
-    return found if isinstance(found, Options) else Options()
+    if isinstance(found, Options):
+        return found
+    module = f"{getattr(fn, '__module__', None)}."
+    known = any(module.startswith(f"{client}.") for client in MODEL_CLIENTS)
+    return Options(effect="repeatable") if known else Options()
 
 
 def name_of(fn: Any) -> str:
