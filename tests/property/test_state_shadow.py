@@ -204,7 +204,7 @@ def saved(shadow: Shadow, state: dict[str, Any], kept: bytes, **options: Any) ->
     return after, changes
 
 
-FAST = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @FAST

@@ -283,14 +283,14 @@ def test_another_thread_that_changes_a_value_while_it_is_encoded(monkeypatch: py
     encode = values.encode
 
     def encoded(value: Any, **options: Any) -> bytes:
-        message["text"] = "two"
+        message["text"] += "."
         return encode(value, **options)
 
     monkeypatch.setattr(shadow.values, "encode", encoded)
     with pytest.raises(StateChangedError):
         bench.compare()
     monkeypatch.undo()
-    assert bench.save() == [["extend", ["m"], [{"text": "two"}]]]
+    assert bench.save() == [["extend", ["m"], [message]]]
 
 
 def test_too_deep_is_refused_with_its_path() -> None:
@@ -400,6 +400,17 @@ def test_an_old_item_that_is_used_elsewhere_is_looked_at_each_time() -> None:
     bench.save()
     bench.state["now"]["role"] = "tool"
     assert bench.save() == [["set", ["m", 3, "role"], "tool"], ["set", ["now", "role"], "tool"]]
+
+
+def test_an_old_item_that_changed_unseen_and_moves_is_seen_then() -> None:
+    bench = Bench({"m": [[i] for i in range(500)], "now": None}, append_only=["m"])
+    item = bench.state["m"][3]
+    item.append("new")
+    bench.state["now"] = item
+    ops = bench.save()
+    assert ["extend", ["m", 3], ["new"]] in ops
+    item.append("newer")
+    assert bench.save() == [["extend", ["m", 3], ["newer"]], ["extend", ["now"], ["newer"]]]
 
 
 def test_leaves_of_an_append_only_part_are_looked_at_in_turn() -> None:

@@ -45,7 +45,7 @@ def gaps(runs: Sequence[Run], gap: Gap) -> list[Gap]:
     return found
 
 
-def anchored(gap: Gap, old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Run]:
+def anchored(gap: Gap, old: Sequence[Hashable], new: Sequence[Hashable], *, exact: bool) -> list[Run]:
     """Runs of items whose names occur once on each side, in the longest ascending order; names begin at the gap."""
     if set(old).isdisjoint(new):
         return []
@@ -55,9 +55,9 @@ def anchored(gap: Gap, old: Sequence[Hashable], new: Sequence[Hashable]) -> list
     for i, j in _ascending(pairs):
         last = runs[-1] if runs else None
         if last and (last.old + last.size, last.new + last.size) == (gap.old + i, gap.new + j):
-            runs[-1] = Run(last.old, last.new, last.size + 1, exact=True)
+            runs[-1] = Run(last.old, last.new, last.size + 1, exact=exact)
         else:
-            runs.append(Run(gap.old + i, gap.new + j, 1, exact=True))
+            runs.append(Run(gap.old + i, gap.new + j, 1, exact=exact))
     return runs
 
 

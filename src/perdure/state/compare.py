@@ -23,8 +23,11 @@ from perdure.state.weight import weight
 
 Path = list[Any]
 _EQUAL_IS_SAME = frozenset({str, bytes, int, bool, type(None)})
-FEW_OPS = 3
+FEW_OPS = 6
+"""So many operations are never much heavier than the value that they change."""
+
 _STEP_WEIGHT = 8
+"""Bytes of one step of a path, about."""
 
 
 class Comparison:
@@ -168,7 +171,9 @@ class Comparison:
         runs = [Run(0, 0, start, exact=True)] if start else []
         middle = Gap(start, len(old) - end, start, len(now) - end)
         if middle.is_open:
-            same = anchored(middle, _numbers(a, middle.old, middle.old_end), _numbers(b, middle.new, middle.new_end))
+            same = anchored(
+                middle, _numbers(a, middle.old, middle.old_end), _numbers(b, middle.new, middle.new_end), exact=True
+            )
             for gap in gaps(same, middle):
                 same += self._alike(old, now, gap)
             runs += sorted(same, key=_by_new)
@@ -190,7 +195,7 @@ class Comparison:
         if gap.old_end - gap.old > 1 or gap.new_end - gap.new > 1:
             there = [self._print(each, was=True) for each in old[gap.old : gap.old_end]]
             here = [self._print(each, was=False) for each in now[gap.new : gap.new_end]]
-            runs = anchored(gap, there, here)
+            runs = anchored(gap, there, here, exact=False)
         for inner in gaps(runs, gap):
             for i, j in zip(range(inner.old, inner.old_end), range(inner.new, inner.new_end), strict=False):
                 if self._related(old[i], now[j]):
@@ -198,6 +203,7 @@ class Comparison:
         return sorted(runs, key=_by_new)
 
     def _print(self, value: Any, *, was: bool) -> Any:
+        """What an item is found again by. Items of the same print are still compared."""
         if type(value) in _EQUAL_IS_SAME:
             return type(value), value
         try:

@@ -110,7 +110,10 @@ class Shadow:
         survey = self._survey(parts, order, full=full)
         ops = self._operations(survey, parts, order)
         data = _encoded(ops, parts)
-        _verify(survey, ops)
+        if not _is_as_compared(survey, ops):
+            if full:
+                raise StateChangedError("the state was changed by another thread during a save; save again")
+            return self._compare(parts, order, full=True)
         kept = {name: value for name, value in self._parts.items() if name in order}
         step = Step(survey, {**kept, **parts}, order, self._generation)
         return Changes(ops, data, self._aliases(survey), step)
@@ -127,7 +130,7 @@ class Shadow:
         for name in self._parts.keys() - set(order):
             self._lose(survey, name)
         survey.finish()
-        if self._grown(survey) > limits.NODES_MAX:
+        if self._size + survey.growth() > limits.NODES_MAX:
             raise LimitError(f"$: more than {limits.NODES_MAX} values")
         return survey
 
@@ -150,11 +153,6 @@ class Shadow:
         node = self._nodes.get(id(self._parts[name]))
         if node is not None:
             survey.lost.append((node, self._root))
-
-    def _grown(self, survey: Survey) -> int:
-        came = sum(len(node.old) for node in survey.fresh.values())
-        went = sum(len(node.old) for node in survey.gone)
-        return self._size + came - went + sum(len(each.now) - len(node.old) for node, each in survey.readings.items())
 
     def _operations(self, survey: Survey, parts: Mapping[str, Any], order: tuple[str, ...]) -> list[Op]:
         compared = Comparison(survey)
@@ -199,7 +197,7 @@ class Shadow:
         if step.generation != self._generation:
             raise ValueError("these changes were compared before the shadow last moved")
         survey = step.survey
-        self._size = self._grown(survey)
+        self._size += survey.growth()
         self._revise(survey)
         for kid, parent in survey.gained:
             kid.hold(parent)
@@ -295,10 +293,11 @@ def _carried(op: Op, parts: Mapping[str, Any]) -> Iterator[tuple[list[Any], Any]
             yield [*op[1], next(i for i, item in enumerate(items) if item is value)], value
 
 
-def _verify(survey: Survey, ops: list[Op]) -> None:
-    """What was encoded is what was compared. Raises `StateChangedError` when another thread came between.
+def _is_as_compared(survey: Survey, ops: list[Op]) -> bool:
+    """Whether what was encoded is what was compared.
 
-    Only what the operations carry as a whole was read from the live state; all else is in the copies.
+    If not, another thread came between, or an append-only item that was not looked at had changed. Only what the
+    operations carry as a whole was read from the live state; all else is in the copies.
     """
     pending = [part for op in ops for part in op[2:]]
     seen: set[Node] = set()
@@ -310,9 +309,10 @@ def _verify(survey: Survey, ops: list[Op]) -> None:
         elif node not in seen:
             seen.add(node)
             if not _is_still(survey, node):
-                raise StateChangedError("the state was changed by another thread during a save; save again")
+                return False
             if not node.plain or node in survey.readings:
                 pending += content(survey.now(node))
+    return True
 
 
 def _is_still(survey: Survey, node: Node) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure import limits, values
 from perdure.errors import LimitError, UnstorableError
-from perdure.state.identity import FEW, ends, raw
+from perdure.state.identity import FEW, ends, find, raw
 from perdure.state.node import Node, Reading, all_leaves, content, copied, is_fixed, is_leaf, mark, steps
 from perdure.values.path import key_step
 
@@ -119,7 +119,11 @@ class Survey:
     def _staying(self, node: Node, kids: Iterable[Node]) -> Iterable[Node]:
         if node not in self.readings:
             return kids
-        here = set(map(id, content(self.readings[node].now)))
+        now = content(self.readings[node].now)
+        if len(now) > FEW:
+            ids = raw(now)
+            return [kid for kid in kids if find(ids, raw([kid.live])) >= 0]
+        here = set(map(id, now))
         return [kid for kid in kids if id(kid.live) in here]
 
     def _settle(self, node: Node, trail: Trail, *, depth: int, calm: str | None) -> None:
@@ -204,6 +208,12 @@ class Survey:
                     self.lost.append((kid, node))
                     counts[kid] = counts.get(kid, 0) - 1
                     pending.append(kid)
+
+    def growth(self) -> int:
+        """How many values more the state holds now."""
+        came = sum(len(node.old) for node in self.fresh.values())
+        went = sum(len(node.old) for node in self.gone)
+        return came - went + sum(len(each.now) - len(node.old) for node, each in self.readings.items())
 
     def is_held(self, node: Node, times: int = 1) -> bool:
         """Whether the object stands in at least so many places now."""
