@@ -29,11 +29,15 @@ def test_save_and_a_clean_exit_commit(store):
 
 
 def test_an_exception_saves_nothing_but_its_status(store):
-    with pytest.raises(ZeroDivisionError), store.session("a") as s:
-        s.state["x"] = 1
-        s.save()
-        s.state["x"] = 2
-        _ = 1 // 0
+    def fail_after_a_save() -> None:
+        with store.session("a") as s:
+            s.state["x"] = 1
+            s.save()
+            s.state["x"] = 2
+            _ = 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        fail_after_a_save()
     assert store.state_at("a") == {"x": 1}
     assert store.info("a").status == "failed"
     assert "ZeroDivisionError" in store.info("a").reason
@@ -105,7 +109,7 @@ class Chat(pydantic.BaseModel):
 
 @pytest.mark.parametrize("cls", [Plan, Chat])
 def test_the_fields_of_a_typed_state_are_the_parts(store, cls):
-    first, second = [field for field in (cls.__dataclass_fields__ if cls is Plan else cls.model_fields)]
+    first, second = list(cls.__dataclass_fields__ if cls is Plan else cls.model_fields)
     with store.session("a", state=cls) as s:
         getattr(s.state, first).append("one")
         setattr(s.state, second, 5)
@@ -131,11 +135,13 @@ def test_an_append_only_part_is_found_when_an_old_item_is_rewritten(store):
 
 
 def test_strict_append_only_raises(store):
-    with pytest.raises(errors.AppendOnlyError), store.session("a", append_only=["log"], strict=True) as s:
-        s.state["log"] = [{"n": 1}]
+    s = store.session("a", append_only=["log"], strict=True)
+    s.state["log"] = [{"n": 1}]
+    s.save()
+    s.state["log"][0]["n"] = 2
+    with pytest.raises(errors.AppendOnlyError):
         s.save()
-        s.state["log"][0]["n"] = 2
-        s.save()
+    s.close()
 
 
 def test_a_session_is_for_one_thread_at_a_time(store):
@@ -225,11 +231,15 @@ def test_inside_an_action_the_session_is_only_for_calls(store):
 
 
 def test_what_is_left_after_a_crash_is_pending_and_can_be_left_behind(store):
-    with pytest.raises(RuntimeError), store.session("a") as s:
-        s.state["x"] = 1
-        s.save()
-        s.call(str, 5)
-        raise RuntimeError
+    def crash_after_a_call() -> None:
+        with store.session("a") as s:
+            s.state["x"] = 1
+            s.save()
+            s.call(str, 5)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        crash_after_a_call()
     with store.session("a") as s:
         assert [(p.name, p.outcome) for p in s.pending] == [("str", "result")]
         s.rollback(0)
