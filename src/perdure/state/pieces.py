@@ -233,7 +233,7 @@ class Long:
     def _pack(self, entries: list[Any], nodes: list[Node], chunks: Chunks, size: int) -> Generator[None, None, None]:
         while nodes and _joins(nodes[-1], entries, size):
             entries = self._entries(Run(nodes.pop()).load(chunks)) + entries
-        weights = [weight(entry, size + 1) for entry in entries]
+        weights = yield from self._weights(entries, size)
         aim = _even(sum(heavy for heavy in weights if heavy <= size), size)
         run: list[Any] = []
         filled = 0
@@ -251,6 +251,17 @@ class Long:
         if run:
             nodes.append(self._seal(run, chunks))
             yield
+
+    def _weights(self, entries: list[Any], size: int) -> Generator[None, None, list[int]]:
+        weights: list[int] = []
+        weighed = 0
+        for entry in entries:
+            weights.append(weight(entry, size + 1))
+            weighed += weights[-1]
+            if weighed > size:
+                yield
+                weighed = 0
+        return weights
 
     def _seal(self, run: list[Any], chunks: Chunks) -> Node:
         items = self.kind(run)
@@ -277,7 +288,7 @@ def _segment(node: Node) -> Run | One:
 
 
 def _even(total: int, size: int) -> float:
-    """How much each run takes when `total` is cut into even runs of about `size`: no small rest, to be written again."""
+    """How much each run takes when `total` is cut into even runs of about `size`: no small rest to write again."""
     return total / max(1, round(total / size))
 
 
