@@ -1,4 +1,4 @@
-"""Who may write: a stopped owner that wakes up late is refused, a dead one replaced at once, of two openers one wins."""
+"""Who may write: a stopped owner that wakes up late is refused, a dead one replaced at once, of two one wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL at random instants: what was acknowledged is there and whole, the next process goes on, nothing happens twice."""
+"""SIGKILL at random instants: what was acknowledged is there, the next process goes on, nothing happens twice."""
 
 from __future__ import annotations
 
