@@ -11,7 +11,6 @@ from perdure.cli import options, output
 from perdure.cli.place import place
 from perdure.cli.running import parsed
 from perdure.cli.text import choice
-from perdure.runtime import operator
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
@@ -33,7 +32,7 @@ def checkpoint(
 ) -> None:
     """Give a restore point a name to roll back to."""
     with place(store).open() as opened:
-        seq = operator.checkpoint(opened, session, name, at=_point(at), by=_by(by))
+        seq = opened.checkpoint(session, name, at=_point(at), by=_by(by))
     if as_json:
         output.document({"session": session, "name": name, "seq": seq})
     else:
@@ -59,7 +58,7 @@ def rollback(
     """Go back to a restore point; the session goes on from there when it is next run."""
     where = place(store)
     with where.open() as opened:
-        done = operator.rollback(opened, session, _point(point), reason=reason, by=_by(by))
+        done = opened.rollback(session, _point(point), reason=reason, by=_by(by))
     if as_json:
         told = {"to": done.to, "undo": list(done.undo), "standing": list(done.standing)}
         output.document({"session": session, **told, "resume": where.command("resume", session)})

@@ -12,8 +12,7 @@ from perdure.cli.place import Place, place
 from perdure.cli.running import tell_question
 from perdure.cli.text import age, json_of, moment, one_line, written
 from perdure.errors import NoPointError
-from perdure.runtime import operator
-from perdure.runtime.detail import detail
+from perdure.log import points
 
 if TYPE_CHECKING:
     from perdure.runtime.detail import ActionDetail, Detail, PointDetail
@@ -67,7 +66,7 @@ def show(
     """Show one session: where it stands, its restore points, what waits, its last actions."""
     where = place(store)
     with where.open() as opened:
-        found = detail(opened, session)
+        found = opened.detail(session)
     if as_json:
         output.document(shape.detail(found, where))
         return
@@ -183,4 +182,4 @@ def point_of(store: AgentStore, session: str, text: str) -> int:
     """The number of the snapshot that a person means: digits are a number, everything else a name."""
     if text.isdigit():
         return int(text)
-    return operator.point(list(store.log(session)), session, -1 if text == "-1" else text)
+    return points.find(list(store.log(session)), -1 if text == "-1" else text).seq

@@ -1,5 +1,6 @@
-"""The few facts about a session that listings and openings need at once. A fold like any other: `verify` makes it anew from the
-log and compares.
+"""The few facts about a session that listings and openings need at once.
+
+A fold like any other: `verify` makes it anew from the log and compares.
 
 It is stored beside the head with a check over both, so that a head and a summary that do not belong together are found
 before anything is concluded from them.
@@ -25,9 +26,11 @@ _POINT: Final = struct.Struct(">QQBQ?")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`parent` is the newest snapshot of the present branch and `reentry` the newest re-entry point (1: the opening); `left` says whether any
-    branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records that a person must settle or answer;
-    `codes` are the fingerprints of the code that ran since the re-entry point; `points` is the digest of the index of points.
+    """`parent` is the newest snapshot of the present branch and `reentry` the newest re-entry point (1: the opening).
+
+    `left` says whether any branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records
+    that a person must settle or answer; `codes` are the fingerprints of the code that ran since the re-entry point;
+    `points` is the digest of the index of points.
     """
 
     form: str = ""
@@ -108,7 +111,7 @@ def _saved(summary: Summary, entry: Entry) -> dict[str, Any]:
     return changed
 
 
-def _status(summary: Summary, entry: Entry) -> dict[str, Any]:
+def _status(_: Summary, entry: Entry) -> dict[str, Any]:
     changed: dict[str, Any] = {"status": entry["status"], "reason": entry["reason"], "waits": tuple(entry["waits"])}
     if leaves(entry) is not None:
         changed |= {"left": True, "parent": entry["parent"]}

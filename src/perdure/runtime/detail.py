@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perdure.log import points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point
-from perdure.runtime import operator
 from perdure.session import call as calls
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def detail(store: AgentStore, session: str) -> Detail:
 
 
 def _points(entries: list[Entry], tip: list[Entry]) -> list[PointDetail]:
-    named = {seq: name for name, seq in operator.names(entries).items()}
+    named = {seq: name for name, seq in points.names(entries).items()}
     return [
         PointDetail(e.seq, named.get(e.seq) or e["name"] or "", e["reason"] or "", is_reentry(e), e.time_us)
         for e in tip

@@ -7,7 +7,7 @@ that makes the session ready to go on. Undos that it owes are run by the process
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from perdure import limits
 from perdure.errors import (
@@ -19,7 +19,8 @@ from perdure.errors import (
     SuspendedError,
     UndecidedError,
 )
-from perdure.log.branch import branch, is_reentry, is_restore_point
+from perdure.log import points
+from perdure.log.branch import is_restore_point
 from perdure.session.lease import acquire, new_owner
 from perdure.session.opening import Opened, append_one, start, take_up
 from perdure.session.points import Core, status
@@ -27,13 +28,9 @@ from perdure.session.request import Commit, Draft, ReadAll, Steps
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
-    from perdure.log.entry import Entry
     from perdure.runtime.store import AgentStore
     from perdure.stores.contract import Lease
     from perdure.stores.contract import Store as Backend
-
-CHECKPOINT: Final = "checkpoint"
-"""The topic of a note that names a restore point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,41 +42,6 @@ class Rollback:
     standing: tuple[int, ...]
 
 
-def names(entries: list[Entry]) -> dict[str, int]:
-    """The names of the restore points of the present branch, each with the newest point that bears it."""
-    there = {entry.seq for entry in branch(entries) if is_restore_point(entry)}
-    found: dict[str, int] = {}
-    for entry in entries:
-        name, seq = _naming(entry)
-        if name is not None and seq in there:
-            found[name] = seq
-    return found
-
-
-def _naming(entry: Entry) -> tuple[str | None, int]:
-    if entry.kind == "note" and entry.body.get("topic") == CHECKPOINT:
-        return entry["name"], entry["of"]
-    return (entry["name"], entry.seq) if is_restore_point(entry) else (None, 0)
-
-
-def point(entries: list[Entry], session: str, at: int | str) -> int:
-    """The number of the restore point that is meant: a name, a number, -1 the newest, 0 the re-entry point.
-
-    Only those of the present branch count. Raises `NoPointError`, which lists those that are there.
-    """
-    tip = branch(entries)
-    points = [entry.seq for entry in tip if is_restore_point(entry)]
-    named = names(entries)
-    if at == 0 or (at == -1 and not points):
-        return next(entry.seq for entry in reversed(tip) if is_reentry(entry))
-    found = points[-1] if at == -1 else named.get(at) if isinstance(at, str) else at
-    if found in points:
-        return int(found)
-    bearing = {seq: name for name, seq in named.items()}
-    known = ", ".join(f"{seq} ({bearing[seq]})" if seq in bearing else f"{seq}" for seq in points[-20:])
-    raise NoPointError(f"{session} has no restore point {at!r} on this branch; there are: {known or 'none yet'}")
-
-
 def checkpoint(store: AgentStore, session: str, name: str, *, at: int | str = -1, by: str = "") -> int:
     """Gives a restore point that is there a name to roll back to. Its number.
 
@@ -87,12 +49,12 @@ def checkpoint(store: AgentStore, session: str, name: str, *, at: int | str = -1
     """
     _check_name(name)
     entries = list(store.log(session))
-    seq = point(entries, session, at)
-    if not any(entry.seq == seq and is_restore_point(entry) for entry in entries):
+    target = points.find(entries, at)
+    if not is_restore_point(target):
         raise NoPointError(f"{session} has no restore point yet: its code makes them with save() or checkpoint(name)")
-    note = Draft("note", {"topic": CHECKPOINT, "name": name, "of": seq, "by": by})
+    note = Draft("note", {"topic": points.CHECKPOINT, "name": name, "of": target.seq, "by": by})
     append_one(store.backend, session, note, owner=new_owner(), lease_s=limits.LEASE_S)
-    return seq
+    return target.seq
 
 
 def _check_name(name: str) -> None:
@@ -105,8 +67,8 @@ def _check_name(name: str) -> None:
 def rollback(store: AgentStore, session: str, to: int | str, *, reason: str = "", by: str = "operator") -> Rollback:
     """Goes back to a restore point; the session is paused there (a handle: idle) and goes on when it is next run.
 
-    `to` is as in `point`. Durable on return. Raises `NoPointError`, `HeldError`, and `UndecidedError` when something
-    after the point is in doubt and must be settled first.
+    `to` is as in `log.points.find`. Durable on return. Raises `NoPointError`, `HeldError`, and `UndecidedError` when
+    something after the point is in doubt and must be settled first.
     """
     backend = store.backend
     lease = acquire(backend, check_session_id(session), owner=new_owner(), wait_s=0.0, lease_s=limits.LEASE_S)
@@ -125,7 +87,7 @@ def _opened(backend: Backend, lease: Lease) -> Opened:
 
 def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str) -> Rollback:
     session, summary = opened.reader.session, opened.writer.summary
-    target = point(opened.reader.entries(), session, to)
+    target = points.find(opened.reader.entries(), to).seq
     core = Core(form=summary.form, nonce=opened.opening["nonce"], undos={})
     core.enter(start(opened, code="", accept_change=False))
     after = status("idle" if summary.form == "handle" else "paused", reason=f"rolled back to {target} by {by}")

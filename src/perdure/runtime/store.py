@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 from perdure import limits, values
 from perdure.errors import DamageError, EntryError, NoPointError, SessionUnknownError, SuspendedError, UndecidedError
+from perdure.log import points
 from perdure.log.action import Actions
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
 from perdure.runtime import entry as entries
-from perdure.runtime import runner
+from perdure.runtime import operator, runner
+from perdure.runtime.detail import Detail, detail
 from perdure.runtime.outcome import Outcome, Question
 from perdure.session import call as calls
 from perdure.session.core import key_mark, question_mark
 from perdure.session.declare import Agent, agent_of, undos_of
 from perdure.session.lease import Keeper, is_dead, new_owner, owner_text
 from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of, summary_of
-from perdure.session.request import Commit, Draft
+from perdure.session.request import Draft
 from perdure.session.session import Session
 from perdure.session.snapshot import Reader, snapshot
 from perdure.stores import open_store
@@ -35,8 +37,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One session, for listings. `status` is running, idle, paused, waiting, failed, completed, cancelled, interrupted (it was running, and its
-    owner is provably gone) or damaged (nothing beside its head can be trusted); times are microseconds since 1970."""
+    """One session, for listings.
+
+    `status` is running, idle, paused, waiting, failed, completed, cancelled, interrupted (it was running, and its owner
+    is provably gone) or damaged (nothing beside its head can be trusted); times are microseconds since 1970.
+    """
 
     id: str
     status: str
@@ -65,7 +70,7 @@ class AgentStore:
         """What opens the same store again."""
         return self.backend.url
 
-    # --- running -------------------------------------------------------------------------------------------------------
+    # --- running ------------------------------------------------------------------------------------------------------
 
     def run(
         self,
@@ -78,11 +83,14 @@ class AgentStore:
         accept_change: bool = False,
         create: bool = True,
     ) -> Outcome:
-        """Runs an agent's function in this session: new, or going on from where it was. Completed once, it returns that result for ever.
+        """Runs an agent's function in this session: new, or going on from where it was.
 
-        Everything that the outcome tells of is durable. `input` is recorded at the opening; left out, the recorded one holds.
-        `wait_s` is how long to wait for a session that somebody holds. `accept_change` lets changed code leave recorded `repeatable` calls behind. Raises `HeldError`,
-        `InputDiffersError`, `SessionUnknownError` (with `create=False`); an exception of the agent is `Outcome(status="failed")`.
+        Completed once, it returns that result for ever.
+
+        Everything that the outcome tells of is durable. `input` is recorded at the opening; left out, the recorded one
+        holds. `wait_s` is how long to wait for a session that somebody holds. `accept_change` lets changed code leave
+        recorded `repeatable` calls behind. Raises `HeldError`, `InputDiffersError`, `SessionUnknownError` (with
+        `create=False`); an exception of the agent is `Outcome(status="failed")`.
         """
         declared = agent_of(fn)
         opening = Opening(
@@ -120,9 +128,7 @@ class AgentStore:
         if summary is None:
             raise SessionUnknownError(f"no session {session} in {self.url}")
         if not summary.entry:
-            raise EntryError(
-                f"{session} recorded no entry point (its function was a lambda or local): run it with its function"
-            )
+            raise EntryError(_no_entry(session, summary.form))
         fn = entries.load(summary.entry)
         return self.run(fn, session, accept_change=accept_change, wait_s=wait_s, create=False)
 
@@ -138,8 +144,11 @@ class AgentStore:
         wait_s: float = 0.0,
         undos: dict[str, Callable[..., Any]] | None = None,
     ) -> Session:
-        """A handle: your own code goes on with the session. `save()` and a clean `with` exit commit; an exception saves nothing but its
-        `failed` status. `state` is a typed state. Raises `HeldError`, `SessionUnknownError` (with `create=False`)."""
+        """A handle: your own code goes on with the session.
+
+        `save()` and a clean `with` exit commit; an exception saves nothing but its `failed` status. `state` is a typed
+        state. Raises `HeldError`, `SessionUnknownError` (with `create=False`).
+        """
         declared = Agent("handle", tuple(append_only), strict, state=state)
         opening = Opening(
             session=check_session_id(session),
@@ -167,7 +176,7 @@ class AgentStore:
             opened, declared, code=opening.code, accept_change=opening.accept_change, undos=undos, keeper=self._keeper
         )
 
-    # --- looking ---------------------------------------------------------------------------------------------------------
+    # --- looking ------------------------------------------------------------------------------------------------------
 
     def sessions(self, *, status: str | None = None, prefix: str = "") -> list[SessionInfo]:
         """The sessions of this store, the one written to last first."""
@@ -210,8 +219,11 @@ class AgentStore:
         return restore.points(self.backend, check_session_id(session))
 
     def state_at(self, session: str, at: int | str | None = None) -> dict[str, Any]:
-        """The state as of a snapshot: by number, by a checkpoint's name (its newest), or the newest of the present branch. A fresh copy;
-        what it is made of is verified. Raises `NoPointError`, `DamageError`."""
+        """The state as of a snapshot.
+
+        By number, by a checkpoint's name (its newest), or the newest of the present branch. A fresh copy; what it is
+        made of is verified. Raises `NoPointError`, `DamageError`.
+        """
         with restore.offered(self.backend, check_session_id(session)):
             summary = find(self.backend, session)
             if summary is None:
@@ -224,11 +236,11 @@ class AgentStore:
         return verify(self.backend, check_session_id(session))
 
     def _point(self, session: str, at: int | str) -> int:
-        points = self.snapshots(session)
-        found = [p.seq for p in points if at in (p.seq, p.name)]
-        if not found and at != 0:
-            raise NoPointError(f"{session} has no restore point {at!r}; perdure show {session} lists them")
-        return found[-1] if found else 0
+        if isinstance(at, str):
+            return points.find(list(self.log(session)), at).seq
+        if at == 0 or any(point.seq == at for point in self.snapshots(session)):
+            return at
+        raise NoPointError(f"{session} has no restore point {at}; perdure show {session} lists them")
 
     def log(self, session: str, *, after: int = 0) -> Iterator[Entry]:
         """The records of a session, opened and verified, oldest first."""
@@ -237,7 +249,11 @@ class AgentStore:
         for record in reader.records(after=after):
             yield reader.open(record)
 
-    # --- deciding --------------------------------------------------------------------------------------------------------
+    def detail(self, session: str) -> Detail:
+        """One session in full: how it was opened, its restore points and actions, what waits, what stands."""
+        return detail(self, session)
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
 
     def questions(self, session: str) -> tuple[Question, ...]:
         """What waits for a person in this session."""
@@ -259,8 +275,11 @@ class AgentStore:
         return Outcome("waiting", questions=self.questions(session), reason=outcome.reason)
 
     def settle(self, session: str, seq: int, how: str, *, result: Any = None, by: str = "", why: str = "") -> None:
-        """Decides about an action in doubt: `done` (its call is answered with `result`), `not-done` (it runs again) or `abandoned` (it is
-        never run, its call raises `AbandonedError`). Durable on return. Raises `UndecidedError`, `HeldError`."""
+        """Decides about an action in doubt.
+
+        `done` (its call is answered with `result`), `not-done` (it runs again) or `abandoned` (it is never run, its
+        call raises `AbandonedError`). Durable on return. Raises `UndecidedError`, `HeldError`.
+        """
         if how not in ("done", "not-done", "abandoned"):
             raise UndecidedError(f"settle as {how!r}: it is done, not-done or abandoned")
         actions, _ = self._decidable(session)
@@ -298,6 +317,14 @@ class AgentStore:
         body = {"asked": entry.seq, "answer": values.encode(answer, at="answer"), "by": by}
         self._write(session, Draft("answered", body, marks))
 
+    def checkpoint(self, session: str, name: str, *, at: int | str = -1, by: str = "") -> int:
+        """Names a restore point that is there (see `operator.checkpoint`). Its number. Durable on return."""
+        return operator.checkpoint(self, session, name, at=at, by=by)
+
+    def rollback(self, session: str, to: int | str, *, reason: str = "", by: str = "operator") -> operator.Rollback:
+        """Goes back to a restore point of a session that nobody runs (see `operator.rollback`). Durable on return."""
+        return operator.rollback(self, session, to, reason=reason, by=by)
+
     def _decidable(self, session: str) -> tuple[Actions, dict[int, Entry]]:
         read = list(self.log(session))
         return Actions(read), {e.seq: e for e in read if e.kind == "asked"}
@@ -306,7 +333,7 @@ class AgentStore:
         """Appends a record of a person to a session that nobody runs."""
         append_one(self.backend, session, draft, owner=self._owner, lease_s=self._lease_s)
 
-    # --- closing ---------------------------------------------------------------------------------------------------------
+    # --- closing ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Gives the store back; sessions that are still open are not saved by this."""
@@ -320,6 +347,12 @@ class AgentStore:
         self.close()
 
 
+def _no_entry(session: str, form: str) -> str:
+    if form == "handle":
+        return f"{session} is a handle: the code that opened it goes on with it, by store.session({session!r})"
+    return f"{session} recorded no entry point (its function was a lambda or local): run it with its function"
+
+
 def _damaged(session: str, error: DamageError) -> SessionInfo:
     reason = f"{error}; run: perdure verify {session}"
     return SessionInfo(session, "damaged", reason, "", "", 0, 0, 0, 0, 0, "", ())
@@ -328,15 +361,16 @@ def _damaged(session: str, error: DamageError) -> SessionInfo:
 def _doubt(actions: Actions, seq: int) -> str:
     action = actions[seq]
     return (
-        f"{calls.call_text(action.name, action.args)} was started and may or may not have happened. Look, then settle it. "
-        f"(If running it twice does no harm, declare it: @perdure.action(effect='repeatable'))"
+        f"{calls.call_text(action.name, action.args)} was started and may or may not have happened. Look, then settle "
+        "it. (If running it twice does no harm, declare it: @perdure.action(effect='repeatable'))"
     )
 
 
 def open_agent_store(url: str, *, lease_s: float = limits.LEASE_S, **options: Any) -> AgentStore:
     """Opens the store at this URL, making it if it is not there: `agents.db`, `sqlite:///path`, `memory:`.
 
-    `lease_s` is how long an owner that has stopped moving keeps its sessions. Raises `StoreUrlError`, `FormatNewerError`, `StoreFailedError`.
+    `lease_s` is how long an owner that has stopped moving keeps its sessions. Raises `StoreUrlError`,
+    `FormatNewerError`, `StoreFailedError`.
     """
     return AgentStore(open_store(url, **options), lease_s=lease_s)
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perdure import limits, values
-from perdure.errors import DivergedError, EntryError, NoPointError, NoProgressError, RefusedError, RolledBack, Suspended
+from perdure.errors import DivergedError, EntryError, NoProgressError, RefusedError, RolledBack, Suspended
+from perdure.log import points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import REENTRY, RESTORE_POINT, branch, is_reentry
 from perdure.session import call as calls
@@ -196,8 +197,8 @@ class Core(Journal):
     def rollback(self, to: str | int, *, reason: str, by: str, strategy: Any) -> Steps:
         """Records the rollback with the undos it owes. In a run it does not return; a handle enters again after it."""
         self.refuse_inside("rollback")
-        tip = branch((yield from self.whole()))
-        target = _target(tip, to)
+        entries = yield from self.whole()
+        tip, target = branch(entries), points.find(entries, to)
         actions = Actions(tip)
         left = [a for a in actions.values() if a.seq > target.seq and a.undoes is None]
         try:
@@ -288,24 +289,6 @@ def _check_name(name: str | None) -> None:
         raise RefusedError(
             f"the name of a checkpoint has 1 to {limits.NAME_CHARS_MAX} characters, this one {len(name)}"
         )
-
-
-def _target(tip: list[Entry], to: str | int) -> Entry:
-    """The point on this branch that is meant.
-
-    A name its newest, a number itself, -1 the newest, 0 the re-entry point.
-    """
-    points = [e for e in tip if e.kind == "saved" and e["flags"] & RESTORE_POINT]
-    reentry = next(e for e in reversed(tip) if is_reentry(e))
-    if to == 0 or (to == -1 and not points):
-        return reentry
-    if to == -1:
-        return points[-1]
-    named = [e for e in points if to in (e["name"], e.seq)]
-    if named:
-        return named[-1]
-    known = ", ".join(f"{e.seq}" + (f" ({e['name']})" if e["name"] else "") for e in points[-20:]) or "none yet"
-    raise NoPointError(f"no restore point {to!r} on this branch; there are: {known}")
 
 
 def _rolled_back(tip: list[Entry], target: Entry, left: list[Action], *, reason: str, by: str, strategy: Any) -> Draft:

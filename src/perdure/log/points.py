@@ -1,0 +1,49 @@
+"""The restore points of a log: which are on its present branch, what they are called, and which one is meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from perdure.errors import NoPointError
+from perdure.log.branch import branch, is_reentry, is_restore_point
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Entry
+
+CHECKPOINT: Final = "checkpoint"
+"""The topic of a note that names a restore point after it was made."""
+
+
+def names(entries: list[Entry]) -> dict[str, int]:
+    """The names of the restore points of the present branch, each with the newest point that bears it."""
+    there = {entry.seq for entry in branch(entries) if is_restore_point(entry)}
+    found: dict[str, int] = {}
+    for entry in entries:
+        name, seq = _naming(entry)
+        if name is not None and seq in there:
+            found[name] = seq
+    return found
+
+
+def _naming(entry: Entry) -> tuple[str | None, int]:
+    if entry.kind == "note" and entry.body.get("topic") == CHECKPOINT:
+        return entry["name"], entry["of"]
+    return (entry["name"], entry.seq) if is_restore_point(entry) else (None, 0)
+
+
+def find(entries: list[Entry], at: int | str) -> Entry:
+    """The point that is meant: a name (its newest), a number, -1 the newest restore point, 0 the re-entry point.
+
+    `entries` is the whole log; only points of the present branch count. Raises `NoPointError`, which lists them.
+    """
+    tip = branch(entries)
+    points = {entry.seq: entry for entry in tip if is_restore_point(entry)}
+    if at == 0 or (at == -1 and not points):
+        return next(entry for entry in reversed(tip) if is_reentry(entry))
+    named = names(entries)
+    seq = next(reversed(points)) if at == -1 else named.get(at) if isinstance(at, str) else at
+    if seq in points:
+        return points[seq]
+    bearing = {number: name for name, number in named.items()}
+    known = ", ".join(f"{n} ({bearing[n]})" if n in bearing else f"{n}" for n in [*points][-20:])
+    raise NoPointError(f"no restore point {at!r} on this branch; there are: {known or 'none yet'}")
