@@ -1,4 +1,4 @@
-"""Case 5: a result is durable before the step that uses it, whichever of the two writes is slow; it is never got twice."""
+"""Case 5: a result is durable before the step that uses it, whichever write is slow; it is never got twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Case 18: a message is delivered again because its executor died; what is done is not done again, the rest is done once."""
+"""Case 18: a message is delivered again as its executor died; what is done is not done again, the rest once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Case 47: a call in a loop is told apart by its place: killed or rolled back at any visit, it goes on with that visit."""
+"""Case 47: a call in a loop is known by its place: killed or rolled back at any visit, it goes on with that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Case 55: a process that is frozen in the middle of a run holds nothing up: another takes over, and it may write no more."""
+"""Case 55: a process frozen in the middle of a run holds nothing up: another takes over, it may write no more."""
 
 from __future__ import annotations
 
