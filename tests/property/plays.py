@@ -1,0 +1,125 @@
+"""Programs written by hand, one for each thing that resuming must get right, by name. Those in `CHANGED` change their code at the
+first crash."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.property.programs import (
+    Advised,
+    Ask,
+    Caught,
+    Checkpoint,
+    Cut,
+    Do,
+    Drawn,
+    Errand,
+    Program,
+    Repeat,
+    Rollback,
+    Save,
+    Tidied,
+    Wrapped,
+)
+from tests.property.worlds import Person
+
+PLAYS: Final[dict[str, Program]] = {
+    "a call of each class": Program("script", (Do("look"), Do("store"), Do("pay"), Do("mail"), Do("fax"))),
+    "the same call again and again": Program("script", tuple(Do(t) for t in ("pay", "store", "mail", "look") * 2)),
+    "saves between a call and its use": Program("script", (Repeat("pay", 3), Save(), Do("pay", 2), Save(), Save())),
+    "values in arguments": Program(
+        "script", (Drawn("pay"), Save(), Drawn("store", "now"), Drawn("look", "random"), Do("announce"))
+    ),
+    "one key, many calls": Program("script", (Do("pay", 1, "key"), Do("store", 1, "key"), Cut(), Do("pay", 1, "key"))),
+    "one key, many steps": Program("steps", (Do("pay", 1, "key"), Cut(), Do("pay", 1, "key"), Cut(), Do("pay"))),
+    "caught errors": Program(
+        "script", (Caught("look_refused"), Caught("pay_refused"), Save(), Caught("pay_unsure"), Do("pay"))
+    ),
+    "errors that end the run": Program(
+        "script", (Do("pay"), Do("look"), Do("store_broken"), Do("pay_broken"), Do("pay"))
+    ),
+    "the reply is lost": Program("script", (Do("store_lost"), Do("pay_lost"), Do("pay"))),
+    "a handler calls, then raises": Program("script", (Wrapped("look_broken"), Do("pay"))),
+    "one effect on two branches that were left": Program(
+        "script", (Wrapped("look_broken"), Do("store"), Do("store", 2))
+    ),
+    "a finally calls while the run is left": Program(
+        "script", (Do("pay"), Tidied("fax"), Tidied("pay_lost"), Do("pay", 2))
+    ),
+    "retries": Program("script", (Do("store_flaky"), Do("pay_flaky"), Do("pay"))),
+    "calls inside a call": Program(
+        "script", (Errand(("pay", "store_broken")), Checkpoint("a"), Errand(("pay", "look"), 2, "once"), Do("mail"))
+    ),
+    "calls inside a call that fails": Program("script", (Errand(("pay", "store_broken"), 1, "once"), Do("pay"))),
+    "steps": Program("steps", (Do("pay"), Cut(), Do("pay"), Do("store"), Cut(), Cut(), Do("announce"), Drawn("pay"))),
+    "steps with points": Program(
+        "steps", (Do("pay"), Checkpoint("a"), Do("store"), Cut(), Do("pay"), Save(), Do("pay"))
+    ),
+    "a handle": Program(
+        "handle", (Do("pay"), Save(), Do("store"), Do("pay"), Checkpoint("a"), Do("fax"), Cut(), Do("look"))
+    ),
+    "questions": Program(
+        "script", (Do("pay"), Ask(), Save(), Do("pay", 2), Ask(), Ask("sure?", "k"), Ask("sure?", "k"))
+    ),
+    "a rollback undoes": Program(
+        "script",
+        (
+            Do("announce"),
+            Checkpoint(),
+            Do("reserve"),
+            Do("charge"),
+            Do("pick"),
+            Do("pay"),
+            Save(),
+            Rollback(),
+            Do("pay", 2),
+        ),
+    ),
+    "a rollback keeps keys": Program(
+        "script",
+        (
+            Checkpoint(),
+            Do("pay", 1, "key"),
+            Do("charge", 2, "key"),
+            Do("store"),
+            Do("shell"),
+            Rollback(),
+            Rollback(-1),
+            Do("pay"),
+        ),
+    ),
+    "a rollback to the opening": Program(
+        "script", (Do("pay"), Do("store"), Drawn("look"), Rollback(0), Do("announce"))
+    ),
+    "a rollback, and again": Program(
+        "script", (Checkpoint(), Do("pay"), Do("pay", 2), Rollback(), Do("store"), Rollback(0)), Person("again")
+    ),
+    "a rollback over steps": Program(
+        "steps", (Do("charge"), Checkpoint(), Do("pay"), Cut(), Do("store"), Cut(), Do("look"), Rollback(), Do("mail"))
+    ),
+    "a rollback of a handle": Program(
+        "handle",
+        (Do("look"), Checkpoint(), Do("reserve"), Do("pay"), Do("charge"), Rollback(), Do("store"), Cut(), Do("pay")),
+    ),
+    "advice is seen at its place": Program(
+        "script", (Advised("look"), Drawn("pay"), Checkpoint(), Advised("store"), Rollback(), Advised("pay"))
+    ),
+    "a question, then a rollback": Program(
+        "script", (Ask("send?", "k"), Checkpoint(), Do("pay"), Rollback(), Ask("send?", "k"))
+    ),
+}
+
+_ORDER: Final = (Do("look"), Do("pay"), Do("store"), Do("pay", 2))
+
+CHANGED: Final[dict[str, Program]] = {
+    "calls in another order": Program("script", _ORDER, changed=(Do("look"), Do("pay", 2), Do("pay"), Do("store"))),
+    "another argument": Program("script", _ORDER, changed=(Do("look"), Do("pay", 11), Do("store"), Do("pay", 2))),
+    "a call more": Program("script", _ORDER, changed=(Do("pay"), *_ORDER)),
+    "a call less": Program("script", _ORDER, changed=(Do("look"), Do("store"), Do("pay", 2))),
+    "a call more at the end": Program("script", _ORDER, changed=(*_ORDER, Do("announce"))),
+    "no rollback any more": Program(
+        "script",
+        (Checkpoint(), Do("reserve"), Do("reserve", 2), Rollback()),
+        changed=(Checkpoint(), Do("reserve"), Do("reserve", 2)),
+    ),
+}
