@@ -221,7 +221,8 @@ class Journal:
         mine, everything = Actions(tip), Actions(entries)
         used = {action.asked for action in mine.values()} | self.ledger.claimed
         decided = {e["about"] for e in tip if e.kind == "asked" and e.seq in used}
-        taken = {action.idempotency_key for action in mine.values()}
+        # Starts that share an idempotency key are one effect: it is asked about once, whatever branch each is on.
+        taken = {a.idempotency_key for a in everything.values() if a.seq in mine or a.seq in decided}
         found = [
             a
             for a in everything.values()
@@ -229,7 +230,6 @@ class Journal:
             and a.seq not in mine
             and a.effect != "repeatable"
             and a.standing
-            and a.seq not in decided
             and a.idempotency_key not in taken
         ]
         same = (a for a in found if a.fingerprint == call.fingerprint)
