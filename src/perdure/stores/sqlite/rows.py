@@ -40,7 +40,7 @@ def find(db: sqlite3.Connection, session: str) -> Row | None:
     if found is None:
         return None
     number, family, epoch, owner, counter, seq, tick = found
-    if not _are_numbers(number, family, epoch, counter, seq, tick):
+    if not (_are_numbers(number, family, epoch, counter, seq, tick) and seq <= _SEQ_MAX):
         raise DamageError(f"{session}: its row is not what was written")
     return Row(number, family, Lease(session, epoch, text(owner), counter), seq, tick)
 
@@ -51,7 +51,8 @@ def head(db: sqlite3.Connection, session: str) -> Head | None:
     if found is None:
         return None
     told, _, seq, chain, epoch, summary = found
-    if told != session or not (_are_numbers(seq, epoch) and isinstance(chain, bytes) and isinstance(summary, bytes)):
+    is_whole = _are_numbers(seq, epoch) and seq <= _SEQ_MAX and isinstance(chain, bytes) and isinstance(summary, bytes)
+    if told != session or not is_whole:
         raise DamageError(f"{session}: its row is not what was written")
     return Head(*found)
 

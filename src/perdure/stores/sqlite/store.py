@@ -175,7 +175,7 @@ class SqliteStore(Store):
             family = self._row(db, session).family
             for digest in digests:
                 found = db.execute(rows.SQL["chunk"], (family, digest)).fetchone()
-                if found is None:
+                if found is None or not isinstance(found[0], bytes):
                     raise refusals.missing_chunk(session, digest=digest)
                 kept[digest] = found[0]
         return kept
