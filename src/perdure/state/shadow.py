@@ -15,6 +15,7 @@ from perdure import limits, values
 from perdure.errors import AppendOnlyError, LimitError, StateChangedError, StorableError
 from perdure.state.compare import Comparison
 from perdure.state.delta import Op, reach
+from perdure.state.light import light
 from perdure.state.node import Node, Reading, content, mark, unmoved
 from perdure.state.survey import Survey, shown
 from perdure.state.watch import Block, Leaves, Watch
@@ -107,8 +108,7 @@ class Shadow:
     # --- comparing ---------------------------------------------------------------------------------------------------
 
     def _compare(self, parts: Mapping[str, Any], order: tuple[str, ...], *, full: bool) -> Changes:
-        survey = self._survey(parts, order, full=full)
-        ops = self._operations(survey, parts, order)
+        survey, ops = self._found(parts, order, full=full)
         data = _encoded(ops, parts)
         if not _is_as_compared(survey, ops):
             if full:
@@ -118,21 +118,47 @@ class Shadow:
         step = Step(survey, {**kept, **parts}, order, self._generation)
         return Changes(ops, data, self._aliases(survey), step)
 
-    def _survey(self, parts: Mapping[str, Any], order: tuple[str, ...], *, full: bool) -> Survey:
+    def _found(self, parts: Mapping[str, Any], order: tuple[str, ...], *, full: bool) -> tuple[Survey, list[Op]]:
+        changed, leaves = self._looked(full=full)
+        if not leaves and not self.strict and self._same_parts(parts, order):
+            found = light(self._nodes, parts, changed, append_only=self._append_only(parts))
+            if found is not None:
+                self._bound(found[0])
+                return found
+        survey = self._survey(parts, order, changed, leaves)
+        return survey, self._operations(survey, parts, order)
+
+    def _same_parts(self, parts: Mapping[str, Any], order: tuple[str, ...]) -> bool:
+        return order == self._order and all(self._parts.get(name, order) is value for name, value in parts.items())
+
+    def _looked(self, *, full: bool) -> tuple[list[Node], dict[Node, bytes | None]]:
+        """The containers and the leaves that are not what they were."""
         changed = self._lists.changed(full=True) + self._dicts.changed(full=True)
         leaves = self._leaves.changed(full=True)
         for watch, calm in self._calm.values():
             changed += watch.changed(full=full)
             leaves |= calm.changed(full=full)
+        return changed, leaves
+
+    def _survey(
+        self,
+        parts: Mapping[str, Any],
+        order: tuple[str, ...],
+        changed: list[Node],
+        leaves: dict[Node, bytes | None],
+    ) -> Survey:
         survey = Survey(self._nodes, parts, changed=changed, leaves=leaves, append_only=self._append_only(parts))
         for name, value in parts.items():
             self._take(survey, name, value)
         for name in self._parts.keys() - set(order):
             self._lose(survey, name)
         survey.finish()
+        self._bound(survey)
+        return survey
+
+    def _bound(self, survey: Survey) -> None:
         if self._size + survey.growth() > limits.NODES_MAX:
             raise LimitError(f"$: more than {limits.NODES_MAX} values")
-        return survey
 
     def _append_only(self, parts: Mapping[str, Any]) -> dict[int, str]:
         named = ((name, parts[name]) for name in self.append_only if name in parts)
