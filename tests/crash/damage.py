@@ -214,9 +214,9 @@ def refuses(open_it: Callable[[], Any]) -> str:
 
 def opened_file(path: Path, content: bytes) -> AgentStore:
     """A store over these bytes."""
-    path.write_bytes(content)
-    for beside in ("-wal", "-shm"):
+    for beside in ("", "-wal", "-shm"):
         path.with_name(path.name + beside).unlink(missing_ok=True)
+    path.write_bytes(content)
     return open_agent_store(str(path))
 
 

@@ -34,6 +34,7 @@ class Reader:
     def __init__(self, store: Store, session: str) -> None:
         self.store, self.session = store, session
         self._dictionaries: dict[bytes, values.Dictionary] = {}
+        self._remaking: set[bytes] = set()
 
     def chunk(self, digest: bytes) -> bytes:
         """A chunk's frame. Raises `DamageError` when it is missing."""
@@ -42,11 +43,29 @@ class Reader:
     def dictionary(self, digest: bytes) -> values.Dictionary:
         """The compression dictionary that this chunk serves as."""
         if digest not in self._dictionaries:
-            frame = self.chunk(digest)
-            if values.address(frame) != digest:
-                raise DamageError(f"chunk {digest.hex()}: its bytes are not what was written")
-            self._dictionaries[digest] = values.Dictionary.from_chunk(frame)
+            self._dictionaries[digest] = values.Dictionary.from_chunk(self._sound_chunk(digest))
         return self._dictionaries[digest]
+
+    def _sound_chunk(self, digest: bytes) -> bytes:
+        """A chunk's frame, checked; a damaged one is made again from the records, as so many bodies hang on it."""
+        damage = DamageError(f"chunk {digest.hex()}: its bytes are not what was written")
+        try:
+            frame = self.chunk(digest)
+            if values.address(frame) == digest:
+                return frame
+        except DamageError as error:
+            damage = error
+        if digest in self._remaking:
+            raise damage
+        self._remaking.add(digest)
+        try:
+            found = _remade(self, digest)
+        finally:
+            self._remaking.discard(digest)
+        if found is None:
+            raise damage
+        _log.warning("made again from the records: %s: %s", self.session, damage)
+        return found
 
     def open(self, record: Record) -> Entry:
         """The entry of a record."""
@@ -241,3 +260,27 @@ def _lineage(entries: list[Entry], seq: int, of: int) -> tuple[list[Entry], int]
         path.append(by_seq[seq])
         seq = by_seq[seq]["parent"]
     return path[::-1], 0 if seq <= 1 and of == 0 else seq
+
+
+def _remade(reader: Reader, digest: bytes) -> bytes | None:
+    """The chunk of this address, if folding one of the keyframes again makes it. Its address proves it the same."""
+    bases = [pair for pair in reader.store.keyframes(reader.session) if pair[0] > 0]
+    for place, (of, _) in enumerate(bases):
+        try:
+            before = _made(reader, of, [*reversed(bases[:place]), (0, 0)], upto=of, newer=[])
+            deltas = (values.decode(data) for data in before.encoded)
+            _, chunks = _ended(keyframe.fold(before.manifest, deltas, reader.chunk))
+        except DamageError:
+            continue  # not from this one; when none gives it, the damage of the chunk is what is told
+        if digest in chunks:
+            return chunks[digest]
+    return None
+
+
+def _ended(folding: keyframe.Folding) -> tuple[keyframe.Manifest, dict[bytes, bytes]]:
+    try:
+        while True:
+            next(folding)
+    except StopIteration as done:
+        found: tuple[keyframe.Manifest, dict[bytes, bytes]] = done.value
+        return found

@@ -37,15 +37,17 @@ def is_busy(error: sqlite3.Error) -> bool:
     return primary_code(error) in _BUSY
 
 
-def is_harmless(error: sqlite3.Error | OverflowError) -> bool:
+def is_harmless(error: sqlite3.Error | OverflowError | UnicodeDecodeError) -> bool:
     """Whether the connection is as good as before: another process was in the way, or a value was too big."""
-    return isinstance(error, OverflowError | sqlite3.DataError) or is_busy(error)
+    return isinstance(error, OverflowError | sqlite3.DataError) or (isinstance(error, sqlite3.Error) and is_busy(error))
 
 
-def meaning(error: sqlite3.Error | OverflowError, *, url: str, busy_s: float) -> PerdureError:
+def meaning(error: sqlite3.Error | OverflowError | UnicodeDecodeError, *, url: str, busy_s: float) -> PerdureError:
     """The error to raise instead."""
     if isinstance(error, OverflowError | sqlite3.DataError):
         return LimitError(f"{url}: a body or a chunk is longer than SQLite can store ({error}); nothing was written")
+    if isinstance(error, UnicodeDecodeError):  # SQLite's own message quotes what it found in the file
+        return DamageError(f"{url}: names in the file are not what was written; keep it and restore from a copy")
     code = primary_code(error)
     if code in _BUSY:
         return StoreFailedError(

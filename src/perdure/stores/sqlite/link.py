@@ -64,7 +64,7 @@ class Link:
         with self.lock:
             try:
                 yield self._ready()
-            except (sqlite3.Error, OverflowError) as error:
+            except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
                 if not is_harmless(error):
                     self._failed = True
                     self.drop()

@@ -1,0 +1,108 @@
+"""Bytes of the store's file flipped, past SQLite: an error, or no harm; never a wrong state, never a fresh start.
+
+Sampled in an ordinary run, many more with PERDURE_STORM=full.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perdure import values
+from perdure.errors import PerdureError
+from perdure.runtime.store import AgentStore
+from tests.crash.damage import OTHER, RESULT, SUBJECT, Truth, agent, closed_file, opened_file
+
+FULL = os.environ.get("PERDURE_STORM") == "full"
+SAMPLES = 12_000 if FULL else 200
+PARTS = 4
+RECORDS = 50
+"""More than a session that began anew would have when it waits, less than the subject has."""
+
+pytestmark = pytest.mark.storm
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, Truth]]:
+    return closed_file(tmp_path_factory.mktemp("file"))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_flipped_bytes_of_the_file(filled: tuple[bytes, dict[str, Truth]], tmp_path: Path, part: int) -> None:
+    content, truth = filled
+    rng, seen = random.Random(part), Counter[str]()
+    for _ in range(SAMPLES // PARTS):
+        offset, mask = rng.randrange(len(content)), rng.choice((0x01, 0x10, 0x80, 0xFF))
+        damaged = content[:offset] + bytes([content[offset] ^ mask]) + content[offset + 1 :]
+        try:
+            seen[outcome(tmp_path / "agents.db", damaged, truth)] += 1
+        except AssertionError as error:
+            raise AssertionError(f"offset {offset}, mask {mask:#x}: {error}") from error
+    assert seen["found"], seen
+    assert seen["harmless"], seen
+
+
+def test_zeroed_and_missing_pages(filled: tuple[bytes, dict[str, Truth]], tmp_path: Path) -> None:
+    content, truth = filled
+    for start in range(0, len(content), 4096):
+        zeroed = content[:start] + bytes(4096) + content[start + 4096 :]
+        for damaged in (zeroed, content[:start]):
+            if damaged:  # an empty file is a new store, as SQLite and we take it
+                outcome(tmp_path / "agents.db", damaged, truth)
+
+
+def outcome(path: Path, content: bytes, truth: dict[str, Truth]) -> str:
+    """What became of it: found, or harmless. `AssertionError` for anything wrong."""
+    try:
+        store = opened_file(path, content)
+    except PerdureError:
+        return "found"
+    try:
+        with store:
+            whole = [loads_right(store, session, truth[session]) for session in (SUBJECT, OTHER)]
+            whole += [verifies(store, session) for session in (SUBJECT, OTHER)]
+            whole.append(goes_on_right(store, is_verified=whole[-2]))
+    except PerdureError:  # at the close, which carries the log over into the file
+        return "found"
+    return "harmless" if all(whole) else "found"
+
+
+def loads_right(store: AgentStore, session: str, truth: Truth) -> bool:
+    """Whether it loads; it must then be the newest state that was saved."""
+    try:
+        state = values.encode(store.state_at(session))
+    except PerdureError:
+        return False
+    assert state == truth[max(truth)], f"{session} loads wrong"
+    return True
+
+
+def verifies(store: AgentStore, session: str) -> bool:
+    try:
+        return store.verify(session).ok
+    except PerdureError:
+        return False
+
+
+def goes_on_right(store: AgentStore, *, is_verified: bool) -> bool:
+    """Whether it goes on; it must then end as if nothing had been damaged, and never begin anew.
+
+    An answer that the index of marks has lost is asked for again, which `verify` has told before.
+    """
+    try:
+        ended = store.run(agent, SUBJECT)
+    except PerdureError:
+        return False
+    if ended.status == "failed":
+        assert isinstance(ended.error, PerdureError), ended
+        return False
+    if ended.status == "waiting" and not is_verified:
+        assert store.info(SUBJECT).records > RECORDS, "it began anew"
+        return False
+    assert ended.status == "completed", f"it began anew: {ended}"
+    assert ended.result == RESULT, "it ended otherwise"
+    return True
