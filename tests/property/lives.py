@@ -1,4 +1,4 @@
-"""The whole life of a program: from its first run to its end, through crashes, failures and questions; and how two lives compare.
+"""The whole life of a program, through crashes, failures and questions to its end; and how two lives compare.
 
 A crash is an exception at an instant of the world: the session object is lost, the store and the world stay.
 """

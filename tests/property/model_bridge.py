@@ -1,7 +1,7 @@
 """Runs the programs of an executable model of resuming in the product, so that the two can be compared.
 
-The model is looked for beside the repository (`../shared/model`), or where PERDURE_MODEL says. What it is, its own README says;
-this knows only the face on which its programs are written.
+The model is looked for beside the repository (`../shared/model`), or where PERDURE_MODEL says. What it is, its own
+README says; this knows only the face on which its programs are written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from perdure.log.branch import branch
 from perdure.runtime import entry
 from perdure.runtime.store import AgentStore
 from perdure.session import declare
-from perdure.session.call import IdempotencyKey, Options
+from perdure.session.call import DECLARED, IdempotencyKey, Options
 from perdure.stores import open_store
 
 SESSION = "model"
@@ -64,7 +64,7 @@ def _tool(fn: Any) -> Any:
     tool.__module__ = "check_model"
     if verify := options.pop("verify", None):
         options["verify"] = _verify(verify)
-    setattr(tool, declare.DECLARED, Options(**options))
+    setattr(tool, DECLARED, Options(**options))
     return tool
 
 
@@ -126,14 +126,14 @@ def _listening(outside: Any, code: str) -> Iterator[None]:
     undos = {name: _tool(fn) for name, fn in vars(model().tools(outside)).items()}
     with (
         mock.patch.object(faults, "hook", reached),
-        mock.patch.object(entry, "fingerprint", lambda _fn: code),
+        mock.patch.object(entry, "fingerprint", return_value=code),
         mock.patch.dict(declare.UNDOS, undos),
     ):
         outside.tick()
         yield
 
 
-def _enter(store: AgentStore, program: Any, outside: Any, changed: bool) -> tuple[str, Any]:
+def _enter(store: AgentStore, program: Any, outside: Any, *, changed: bool) -> tuple[str, Any]:
     code = program.bind(outside, changed)
     with _listening(outside, str(int(changed))):
         if program.form == "handle":
@@ -174,14 +174,14 @@ def _help(store: AgentStore, person: Any, outside: Any) -> Iterator[str]:
 
 
 def live(program: Any, crash_at: tuple[int, ...] = (), asked: set[str] | None = None) -> Any:
-    """The end of one of the model's programs, lived in the product; in the model's own words, to be compared with its own."""
+    """The end of one of the model's programs, lived in the product; in the model's words, to be compared."""
     check = model()
     outside, store = check.Outside(crash_at), AgentStore(open_store("memory:"))
     status, result, changed, failures = "stuck", None, False, 0
     for _ in range(check.RUNS_MAX):
         outside.dead = False
         try:
-            status, result = _enter(store, program, outside, changed)
+            status, result = _enter(store, program, outside, changed=changed)
         except check.Crash:
             status, changed = "stuck", True
             continue

@@ -1,5 +1,7 @@
-"""Programs written by hand, one for each thing that resuming must get right, by name. Those in `CHANGED` change their code at the
-first crash."""
+"""Programs written by hand, one for each thing that resuming must get right, by name.
+
+Those in `CHANGED` change their code at the first crash.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Agents as data: operations that are performed on a session in each of the three forms, and how to draw them at random.
+"""Agents as data: operations performed on a session in each of the three forms, and how to draw them at random.
 
-What they mean is plain enough to be read by a person when a test shows the smallest one that breaks a promise. They know
-nothing of crashes.
+A person can read them when a test shows the smallest one that breaks a promise. They know nothing of crashes.
 """
 
 from __future__ import annotations
@@ -129,7 +128,7 @@ class _Restart(BaseException):
 
 
 def perform(form: str, ops: tuple[Op, ...], s: perdure.Session) -> Any:
-    """Runs the operations on an open session: a script all of them, steps up to the next cut, a handle with a save there."""
+    """Runs the operations on an open session: a script all, steps up to the next cut, a handle with a save there."""
     if form == "script":
         for place, op in enumerate(ops, 1):
             _act(op, place, s)
@@ -169,33 +168,24 @@ def _close(form: str, s: perdure.Session, section: list[tuple[int, Op]]) -> None
 
 
 def _act(op: Op, place: int, s: perdure.Session) -> None:
-    handle = s._core.form == "handle"
     match op:
-        case Do() | Drawn() | Advised() | Errand():
-            _keep(s, _call(op, s))
-        case Caught(tool, arg):
-            try:
-                _keep(s, s.call(TOOLS[tool], arg))
-            except (Refusal, Broken, RecordedError, AbandonedError) as error:
-                _keep(s, f"caught {error}")
-                _keep(s, s.call(TOOLS["look"], "why"))
-        case Tidied(tool, arg):
-            try:
-                _keep(s, s.call(TOOLS[tool], arg))
-            finally:
-                s.call(TOOLS["store"], "tidy")
-        case Wrapped(tool, arg):
-            try:
-                _keep(s, s.call(TOOLS[tool], arg))
-            except Broken as error:
-                s.call(TOOLS["store"], "handler")
-                raise RuntimeError("the agent failed") from error
+        case Save() | Checkpoint() | Ask() | Rollback() | Cut():
+            _move(op, place, s)
+        case Caught() | Tidied() | Wrapped():
+            _risk(op, s)
         case Repeat(tool, times, save):
             for i in range(times):
                 got = s.call(TOOLS[tool], i)
-                if save and not handle:
+                if save and s._core.form != "handle":
                     s.save()
                 _keep(s, got)
+        case _:
+            _keep(s, _call(op, s))
+
+
+def _move(op: Save | Checkpoint | Ask | Rollback | Cut, place: int, s: perdure.Session) -> None:
+    handle = s._core.form == "handle"  # there a save is the end of a section
+    match op:
         case Save() if not handle:
             s.save()
         case Checkpoint(name) if not handle:
@@ -204,6 +194,28 @@ def _act(op: Op, place: int, s: perdure.Session) -> None:
             _keep(s, s.ask(prompt, key=key))
         case Rollback(to) if (s.strategy or 0) < place:
             _go_back(s, to, place)
+
+
+def _risk(op: Caught | Tidied | Wrapped, s: perdure.Session) -> None:
+    if isinstance(op, Tidied):
+        try:
+            _keep(s, s.call(TOOLS[op.tool], op.arg))
+        finally:
+            s.call(TOOLS["tidy"], 1)
+        return
+    try:
+        _keep(s, s.call(TOOLS[op.tool], op.arg))
+    except (Refusal, Broken, RecordedError, AbandonedError) as error:
+        _handle(op, s, error)
+
+
+def _handle(op: Caught | Wrapped, s: perdure.Session, error: Exception) -> None:
+    if isinstance(op, Caught):
+        _keep(s, f"caught {error}")
+        _keep(s, s.call(TOOLS["look"], "why"))
+        return
+    s.call(TOOLS["store"], "handler")
+    raise RuntimeError("the agent failed") from error
 
 
 def _call(op: Do | Drawn | Advised | Errand, s: perdure.Session) -> Any:

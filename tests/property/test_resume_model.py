@@ -1,5 +1,7 @@
-"""The product against an executable model of the rules, where there is one beside the repository: the same programs, killed at any
-instant, must end in the product as the model says."""
+"""The product against an executable model of the rules, where there is one beside the repository.
+
+The same programs, killed at any instant, must end in the product as the model says.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,12 @@ from tests.property import model_bridge
 from tests.property.lives import crashes
 
 check = model_bridge.model()
-pytestmark = pytest.mark.skipif(check is None, reason=f"no model at {model_bridge.PLACE}; PERDURE_MODEL may name its place")
+pytestmark = pytest.mark.skipif(
+    check is None, reason=f"no model at {model_bridge.PLACE}; PERDURE_MODEL may name its place"
+)
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
-SEEDS, PAIRS = (600, 40) if FULL else (60, 3)
+SEEDS, PAIRS = (600, 40) if FULL else (40, 2)
 WRITTEN = [] if check is None else [p for p in check.PROGRAMS if not model_bridge.is_parallel(p)]
 
 
@@ -89,7 +93,7 @@ def _noting(right: Callable[..., None], asked: set[str]) -> Callable[..., None]:
     return help_
 
 
-# --- changed code ---------------------------------------------------------------------------------------------------------
+# --- changed code ----------------------------------------------------------------------------------------------------
 
 
 def _harm(effects: Any) -> dict[Any, int]:
@@ -118,4 +122,3 @@ def test_a_rollback_taken_out_of_the_code() -> None:
         left = Counter({args: n for (_, name, args), n in got.effects if name == "book"})
         left.subtract({args: n for (_, name, args), n in got.effects if name == "unput"})
         assert set(left.values()) == {1}, instant
-

@@ -1,7 +1,7 @@
 """Any program of changes, saves, checkpoints, rollbacks and openings leaves what a plain model has.
 
-The model knows nothing of deltas and keyframes: a point is a whole deep copy, a branch is a list of points. States are compared by
-their encoded bytes, so that type, value and order count.
+The model knows nothing of deltas and keyframes: a point is a whole deep copy, a branch is a list of points. States are
+compared by their encoded bytes, so that type, value and order count.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KEYFRAME_EVERY = 3
 
 
 def _copy(value: Any) -> Any:
-    """A deep copy. (That of `copy` makes a read-only array writable; that the codec is exact is proved elsewhere.)"""
+    """A deep copy: that of `copy` makes a read-only array writable; that the codec is exact is proved elsewhere."""
     return values.decode(values.encode(value))
 
 
@@ -143,7 +143,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
         named = sorted({name for _, name in self.branch if name})
-        to = data.draw(st.sampled_from([0, -1, *(seq for seq, _ in self.branch), *named]))
+        to: Any = data.draw(st.sampled_from([0, -1, *(seq for seq, _ in self.branch), *named]))
         length = len(self.branch)
         if isinstance(to, str):
             length = max(i for i, (_, name) in enumerate(self.branch, 1) if name == to)
@@ -221,9 +221,9 @@ def _keyframing() -> Any:
 def _run(place: Callable[[], Store], *, examples: int, phases: tuple[Phase, ...] = tuple(Phase)) -> None:
     with _keyframing():
         run_state_machine_as_test(
-            lambda: SessionMachine(place),
+            functools.partial(SessionMachine, place),  # type: ignore[arg-type]
             settings=settings(
-                max_examples=max(examples, settings.default.max_examples * examples // 100),
+                max_examples=max(examples, settings().max_examples * examples // 100),
                 stateful_step_count=30,
                 phases=phases,
                 database=None,

@@ -1,13 +1,13 @@
 """The world outside an agent: what a crash does not undo, tools of every kind that act on it, a person who decides.
 
-It knows nothing of programs, nor of how a session keeps its log. A test puts a `World` around each life of a session with
-`living`; the tools below, declared as any user's would be, then act on that world.
+It knows nothing of programs, nor of how a session keeps its log. A test puts a `World` around each life of a session
+with `living`; the tools below, declared as any user's would be, then act on that world.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
+import datetime as dt
 import re
 import uuid
 from collections import Counter
@@ -108,7 +108,7 @@ class World:
             return uuid.UUID(int=self.drawn)
         if kind == "random":
             return float(f"0.7071{self.drawn:05}1")
-        return datetime.datetime(1990, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(minutes=self.drawn)
+        return dt.datetime(1990, 1, 1, tzinfo=dt.UTC) + dt.timedelta(minutes=self.drawn)
 
 
 _DRAWN = re.compile(r"UUID\('[0-9a-f-]+'\)|0\.7071\d{5}1|datetime\.datetime\(1990[^)]*\)")
@@ -136,7 +136,7 @@ def world() -> World:
 
 @contextlib.contextmanager
 def living(around: World, *, code: str = "1") -> Iterator[None]:
-    """Within it the tools act on this world, values are drawn from it, and the product's named points are instants of it.
+    """Within it the tools act on this world, which gives the values and counts the product's named points.
 
     `code` is the fingerprint that the running code has.
     """
@@ -219,6 +219,7 @@ _tool("refund", "once")
 _tool("unpick", "once", before=_refuse)
 _tool("look", "repeatable")
 _tool("store", "idempotent")
+_tool("tidy", "idempotent")
 _tool("reserve", "idempotent", undo=TOOLS["release"])
 _tool("pay", "once")
 _tool("announce", "once")
@@ -244,7 +245,7 @@ _tool("pay_flaky", "once", before=_stumble, retries=3, not_done=(Broken,))
 
 @dataclass(frozen=True)
 class Person:
-    """Settles and answers by what is true outside; `standing` is what it says about an effect on a branch that was left."""
+    """Settles and answers by what is true outside; `standing` is its answer about an effect that still stands."""
 
     standing: str = "reuse"
     abandons: bool = False

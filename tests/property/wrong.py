@@ -28,8 +28,7 @@ def _start_after_effect(patch: pytest.MonkeyPatch) -> None:
 
 def _doubt_runs_again(patch: pytest.MonkeyPatch) -> None:
     def decide(_self: Any, _call: Any, _action: Any, _known: Any) -> Any:
-        return None
-        yield
+        yield from ()
 
     patch.setattr(Journal, "_decide", decide)
 
@@ -92,9 +91,9 @@ def _idempotent_new_key(patch: pytest.MonkeyPatch) -> None:
 
 def _idempotency_key_repeats(patch: pytest.MonkeyPatch) -> None:
     def key(self: Any, call: Any, _seq: int) -> Any:
+        yield from ()
         same = [a for a in self.ledger.actions.values() if a.match == call.match and a.seq > self.ledger.reentry.seq]
         return hashlib.sha256(repr((call.match, len(same))).encode()).hexdigest()
-        yield
 
     patch.setattr(Journal, "_idempotency_key", key)
 
@@ -112,7 +111,7 @@ def _child_of_attempt(patch: pytest.MonkeyPatch) -> None:
         if not self.stack:
             return None
         action = self.ledger.actions.get(self.stack[-1])
-        return self.stack[-1] + 1_000_000 * (action.attempts - 1 if action else 0)
+        return int(self.stack[-1]) + 1_000_000 * (action.attempts - 1 if action else 0)
 
     patch.setattr(Journal, "parent", property(parent))
 
