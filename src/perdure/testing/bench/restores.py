@@ -33,13 +33,15 @@ def latest(url: str) -> dict[str, Any]:
 def touch(url: str) -> dict[str, Any]:
     """Opens the session to go on with it, and reads a small part of its state."""
 
-    def do() -> perdure.Session:
-        session = perdure.open(url).session(SESSION, create=False)
+    def do() -> tuple[perdure.AgentStore, perdure.Session]:
+        store = perdure.open(url)
+        session = store.session(SESSION, create=False)
         session.state["doc"]["progress"]
-        return session
+        return store, session
 
-    took, session = _timed(do)
+    took, (store, session) = _timed(do)
     session.close()
+    store.close()
     return {"touch": took}
 
 

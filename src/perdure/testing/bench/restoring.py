@@ -52,12 +52,17 @@ def _check(saved: Samples, latest: list[dict[str, object]], points: list[dict[st
 
 
 def resume(plan: Plan) -> Found:
-    """A script and steps with many answered calls, each killed after the last and resumed."""
+    """A script and steps with many answered calls, each killed after the last and resumed.
+
+    Their calls are made in the first round; each resume is killed where the life before it was.
+    """
     found = {}
     for agent in ("script", "stepwise"):
-        url = str(plan.fresh(f"resume-{agent}") / STORE)
-        task = {"agent": agent, "url": url, "calls": plan.sizes.calls}
-        _life({**task, "first": True})
+        folder = plan.folder / f"resume-{agent}"
+        task = {"agent": agent, "url": str(folder / STORE), "calls": plan.sizes.calls}
+        if not folder.exists():
+            plan.fresh(folder.name)
+            _life({**task, "first": True})
         found[f"resume.{agent}"] = p50([_life({**task, "first": False}) for _ in range(plan.sizes.opens)])
     return found
 

@@ -55,8 +55,9 @@ def many(plan: Plan) -> Found:
     samples = take(plan, "trimmed", writers=("row", "automatic"), saves=sizes.many, turn=4 * sizes.turn)
     found: Found = {}
     for writer, taken in samples.items():
-        first, last = p50(taken.wall[: sizes.many_window]), p50(taken.wall[-sizes.many_window :])
-        found |= {f"many.{writer}.last": last * 1e3, f"many.{writer}.last_over_first": last / first}
+        for name, times in (("last", taken.wall), ("cpu_last", taken.thread)):
+            first, last = p50(times[: sizes.many_window]), p50(times[-sizes.many_window :])
+            found |= {f"many.{writer}.{name}": last * 1e3, f"many.{writer}.{name}_over_first": last / first}
     return found
 
 
