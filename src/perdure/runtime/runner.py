@@ -10,7 +10,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import ClosedError, FencedError, RolledBack, Stopped, StoreError, Suspended
+from perdure.errors import ClosedError, DamageError, FencedError, RolledBack, Stopped, StoreError, Suspended
 from perdure.runtime.outcome import Outcome
 from perdure.session import scope
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome:
     """Runs the code until the session is completed, waits, failed or was asked to stop; the status is recorded.
 
-    Raises what makes recording impossible: `FencedError`, `ConflictError`, `StoreFailedError`.
+    Raises what makes recording impossible or wrong: `FencedError`, `ConflictError`, `StoreFailedError`, `DamageError`.
     """
     with scope.running(session):
         while True:
@@ -38,7 +38,7 @@ def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome
             except Stopped as stopped:
                 session.note_status("paused", reason=str(stopped))
                 return Outcome("paused", reason=str(stopped))
-            except (StoreError, ClosedError):
+            except (StoreError, ClosedError, DamageError):
                 raise
             except Exception as error:  # noqa: BLE001 - the agent's own error: recorded, and told to the caller
                 if session.is_completed():

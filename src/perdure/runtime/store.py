@@ -112,7 +112,7 @@ class AgentStore:
                 return Outcome("completed", result_of(Reader(self.backend, session)))
         opened = self._open(opening, declared, undos_of(fn))
         try:
-            with runner.stopping_on_signals(opened.stop):
+            with runner.stopping_on_signals(opened.stop), restore.offered(self.backend, session):
                 outcome = runner.drive(opened, fn, steps=declared.form == "steps")
         finally:
             opened.close()
