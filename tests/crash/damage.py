@@ -155,6 +155,7 @@ def subject(folder: Path) -> Subject:
     store = open_agent_store(str(path))
     raw = sqlite3.connect(path, isolation_level=None)
     raw.execute("PRAGMA synchronous=OFF")
+    raw.text_factory = lambda stored: stored.decode(errors="surrogateescape")
     made = Subject(path, store, raw, {})
     append = store.backend.append
 

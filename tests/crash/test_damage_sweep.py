@@ -147,6 +147,19 @@ def test_every_field_of_every_header(made: Subject) -> None:
     assert made.store.verify(SUBJECT).ok
 
 
+@pytest.mark.parametrize("column", ["body", "chain"])
+def test_a_blob_that_has_become_a_text(made: Subject, column: str) -> None:
+    """One flipped bit of a row's header does it."""
+    image, line = made.image(), branch(made)
+    for seq in sample([row[0] for row in made.records(SUBJECT)], of=8, seed=10):
+        with made.changing() as db:
+            key = made.number(SUBJECT) << 32 | seq
+            db.execute(f"UPDATE records SET {column} = CAST({column} AS TEXT) WHERE key = ?", (key,))  # noqa: S608
+        check(made, points=line[-2:], at_least=max((p for p in line if p < seq), default=0), named=seq)
+        check_refused(made)
+        made.put_back(image)
+
+
 def test_every_byte_of_every_chunk(made: Subject) -> None:
     """A chunk is derived: where the deltas are there, the state is made from an earlier keyframe instead."""
     tip = branch(made)

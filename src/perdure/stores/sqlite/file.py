@@ -130,6 +130,8 @@ def _connection(path: Path, mode: str, *, busy_s: float, settings: tuple[str, ..
         isolation_level=None,
         check_same_thread=False,
     )
+    # Damage can make a text of a blob, and then sqlite3 could not hand out the row at all: this way its types tell.
+    db.text_factory = _text
     try:
         for setting in settings:
             db.execute(f"PRAGMA {setting}").fetchall()
@@ -137,6 +139,10 @@ def _connection(path: Path, mode: str, *, busy_s: float, settings: tuple[str, ..
         db.close()
         raise
     return db
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode(errors="surrogateescape")
 
 
 def _patiently(attempt: Callable[[], object], *, busy_s: float) -> None:
