@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure import faults, limits, values
 from perdure.errors import DamageError, PerdureError
+from perdure.session.background import background
 from perdure.session.request import Commit, Draft
 from perdure.state import keyframe
 
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.session.opening import Opened
     from perdure.session.snapshot import Snapshot
+
+PAUSE_S: Final = 0.002
+"""How long a keyframe in the making rests between two bits of work, unless it is waited for."""
+
+SLICES: Final = 4
+"""Slices of folding that make a bit of work: a fraction of a millisecond."""
 
 _log = logging.getLogger("perdure.keyframes")
 
@@ -34,7 +40,10 @@ class Keyframer:
         self._manifest: Any = keyframe.EMPTY
         self._deltas: list[tuple[int, bytes]] = []
         self._known: dict[int, int] = {}
-        self._job: threading.Thread | None = None
+        self._job: threading.Event | None = None
+        self._tried = 0
+        self._hurry = threading.Event()
+        background.stand_by()
 
     def entered(self, snapshot: Snapshot, seq: int) -> None:
         """The code starts from this snapshot: what has gathered since its keyframe counts."""
@@ -65,43 +74,56 @@ class Keyframer:
 
     def _begin_if_due(self) -> None:
         # The first one comes soon: until there is one, nothing is compressed with a dictionary.
-        due = self._every if self._manifest["parts"] else max(1, self._every // 4)
-        if len(self._deltas) >= due and self._job is None and not self._writer.riders:
-            deltas = list(self._deltas)
-            self._job = threading.Thread(
-                target=self._make, args=(self._manifest, deltas), name="perdure-keyframe", daemon=True
-            )
-            self._job.start()
+        due = self._tried + (self._every if self._manifest["parts"] else max(1, self._every // 4))
+        busy = self._writer.riders or (self._job is not None and not self._job.is_set())
+        if len(self._deltas) >= due and not busy:
+            manifest, deltas = self._manifest, list(self._deltas)
+            self._hurry.clear()
+            self._job = background.submit(lambda: self._make(manifest, deltas))
 
     def _join(self) -> None:
-        if self._job is not None:
-            self._job.join()
+        job = self._job
+        if job is not None:
+            self._hurry.set()
+            job.wait()
+            self._job = None
 
     def _make(self, manifest: Any, deltas: list[tuple[int, bytes]]) -> None:
         try:
             self._fold(manifest, deltas)
         except PerdureError as error:
             # Derived, so nothing is lost: the deltas are kept, and it is tried again after the next ones.
+            self._tried = len(deltas)
             _log.warning("no keyframe for %s: %s", self._reader.session, error)
-        finally:
-            self._job = None
 
     def _fold(self, manifest: Any, deltas: list[tuple[int, bytes]]) -> None:
         faults.reach("keyframe.before")
         folding = keyframe.fold(manifest, (values.decode(data) for _, data in deltas), self._reader.chunk)
-        folded, chunks = _in_slices(folding)
+        folded, chunks = self._in_slices(folding)
         for digest, frame in chunks.items():
+            self._hurry.wait(PAUSE_S)
             self._reader.store.put_chunks(self._reader.session, {digest: frame}, epoch=self._writer.epoch)
         faults.reach("keyframe.chunks")
         dictionary = self._dictionary_of(folded)
         body = {"of": deltas[-1][0], "manifest": values.encode(folded)}
 
         def written(_: Entry) -> None:
+            self._tried = 0
             self._manifest, self._deltas = folded, self._deltas[len(deltas) :]
             self._writer.dictionary = dictionary
 
         self._writer.riders.append((Draft("keyframe", body), written))
         faults.reach("keyframe.after")
+
+    def _in_slices(self, folding: keyframe.Folding) -> tuple[keyframe.Manifest, dict[bytes, bytes]]:
+        """What the folding returns; rests between two slices, so that no save meets more than one of them."""
+        while True:
+            try:
+                for _ in range(SLICES):
+                    next(folding)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            self._hurry.wait(PAUSE_S)
 
     def _dictionary_of(self, manifest: Any) -> values.Dictionary | None:
         digest = keyframe.dictionary_of(manifest)
@@ -113,13 +135,3 @@ class Keyframer:
 
     def _use_dictionary(self, manifest: Any) -> None:
         self._writer.dictionary = self._dictionary_of(manifest)
-
-
-def _in_slices(folding: keyframe.Folding) -> tuple[keyframe.Manifest, dict[bytes, bytes]]:
-    """What the folding returns; gives the saving thread its turn between two slices."""
-    while True:
-        try:
-            next(folding)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        time.sleep(0)
