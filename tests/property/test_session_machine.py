@@ -223,7 +223,7 @@ def _run(place: Callable[[], Store], *, examples: int, phases: tuple[Phase, ...]
         run_state_machine_as_test(
             functools.partial(SessionMachine, place),  # type: ignore[arg-type]
             settings=settings(
-                max_examples=max(examples, settings().max_examples * examples // 100),
+                max_examples=settings().max_examples * examples // 100,
                 stateful_step_count=30,
                 phases=phases,
                 database=None,
