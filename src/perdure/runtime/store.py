@@ -27,7 +27,7 @@ from perdure.stores import open_store
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from perdure.log.entry import Entry
     from perdure.recovery.verify import Report
@@ -218,8 +218,10 @@ class AgentStore:
         """The restore points of a session, oldest first; the states themselves are not read. Raises `DamageError`."""
         return restore.points(self.backend, check_session_id(session))
 
-    def state_at(self, session: str, at: int | str | None = None) -> dict[str, Any]:
-        """The state as of a snapshot.
+    def state_at(
+        self, session: str, at: int | str | None = None, *, parts: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """The state as of a snapshot, or only these parts of it: the others are not read.
 
         By number, by a checkpoint's name (its newest), or the newest of the present branch. A fresh copy; what it is
         made of is verified. Raises `NoPointError`, `DamageError`.
@@ -229,7 +231,7 @@ class AgentStore:
             if summary is None:
                 raise SessionUnknownError(f"no session {session} in {self.url}")
             seq = summary.parent if at is None else self._point(session, at)
-            return snapshot(Reader(self.backend, session), seq).all()
+            return snapshot(Reader(self.backend, session), seq).all(parts)
 
     def verify(self, session: str) -> Report:
         """Checks every byte of a session; changes nothing. Raises `SessionUnknownError`, `SessionErasedError`."""

@@ -52,8 +52,7 @@ class Keyframer:
         self._manifest = snapshot.manifest
         self._deltas = [(seq, data) for data in snapshot.encoded]
         self._known = dict(self._reader.store.keyframes(self._reader.session))
-        self._writer.dictionary = None
-        self._use_dictionary(self._manifest)
+        self._writer.dictionary = self._dictionary_of(self._manifest)
         self._begin_if_due()
 
     def add(self, seq: int, delta: bytes) -> None:
@@ -105,6 +104,8 @@ class Keyframer:
             self._reader.store.put_chunks(self._reader.session, {digest: frame}, epoch=self._writer.epoch)
         faults.reach("keyframe.chunks")
         dictionary = self._dictionary_of(folded)
+        if dictionary is not None:
+            dictionary.prepare()
         body = {"of": deltas[-1][0], "manifest": values.encode(folded)}
 
         def written(_: Entry) -> None:
@@ -132,6 +133,3 @@ class Keyframer:
         except DamageError as error:
             _log.warning("no dictionary for %s: %s", self._reader.session, error)
             return None
-
-    def _use_dictionary(self, manifest: Any) -> None:
-        self._writer.dictionary = self._dictionary_of(manifest)

@@ -181,9 +181,9 @@ class Snapshot:
         delta.patch(base, ops)
         return base[name]
 
-    def all(self) -> dict[str, Any]:
-        """All parts, in order."""
-        return {name: self.part(name) for name in self._names}
+    def all(self, names: Collection[str] | None = None) -> dict[str, Any]:
+        """All parts, or those of these names that there are, in order."""
+        return {name: self.part(name) for name in self._names if names is None or name in names}
 
 
 def snapshot(reader: Reader, seq: int) -> Snapshot:

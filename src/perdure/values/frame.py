@@ -31,12 +31,16 @@ _CODECS: Final = {number: name for name, number in CODEC_IDS.items()}
 
 
 class _Pool:
-    """The contexts of zstd for one dictionary, or for none: each serves one call at a time, from whatever thread."""
+    """The contexts of zstd for one dictionary, or for none: each serves one call at a time, from whatever thread.
 
-    __slots__ = ("_dictionary", "_idle_compressors", "_idle_decompressors", "_level")
+    Each has a prepared dictionary of its own: one that is shared is prepared at its first use, which two threads must
+    not do at once.
+    """
 
-    def __init__(self, dictionary: zstandard.ZstdCompressionDict | None, *, level: int = LEVEL) -> None:
-        self._dictionary, self._level = dictionary, level
+    __slots__ = ("_content", "_idle_compressors", "_idle_decompressors", "_level")
+
+    def __init__(self, content: bytes | None, *, level: int = LEVEL) -> None:
+        self._content, self._level = content, level
         self._idle_compressors: list[zstandard.ZstdCompressor] = []
         self._idle_decompressors: list[zstandard.ZstdDecompressor] = []
 
@@ -45,8 +49,11 @@ class _Pool:
         try:
             context = self._idle_compressors.pop()
         except IndexError:
+            dictionary = self._dictionary()
+            if dictionary is not None:
+                dictionary.precompute_compress(level=self._level)
             context = zstandard.ZstdCompressor(
-                level=self._level, dict_data=self._dictionary, write_checksum=True, write_content_size=True
+                level=self._level, dict_data=dictionary, write_checksum=True, write_content_size=True
             )
         compressed = context.compress(data)
         self._idle_compressors.append(context)
@@ -57,10 +64,15 @@ class _Pool:
         try:
             context = self._idle_decompressors.pop()
         except IndexError:
-            context = zstandard.ZstdDecompressor(dict_data=self._dictionary)
+            context = zstandard.ZstdDecompressor(dict_data=self._dictionary())
         data = context.decompress(payload, allow_extra_data=False)
         self._idle_decompressors.append(context)
         return data
+
+    def _dictionary(self) -> zstandard.ZstdCompressionDict | None:
+        if self._content is None:
+            return None
+        return zstandard.ZstdCompressionDict(self._content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
 _plain_pool: Final = _Pool(None)
@@ -79,14 +91,17 @@ class Dictionary:
         if len(digest) != DIGEST_BYTES:
             raise ValueError(f"an address has {DIGEST_BYTES} bytes, not {len(digest)}")
         self.digest, self.content = digest, content[-limits.DICTIONARY_BYTES :]
-        prepared = zstandard.ZstdCompressionDict(self.content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        prepared.precompute_compress(level=LEVEL)
-        self.pool = _Pool(prepared)
+        self.pool = _Pool(self.content)
 
     @classmethod
     def from_chunk(cls, chunk: bytes) -> Dictionary:
         """The dictionary that a chunk, a frame that needs none itself, serves as. Raises DamageError."""
         return cls(address(chunk), unseal(chunk)[1])
+
+    def prepare(self) -> Dictionary:
+        """Itself, ready to compress at once: what the first use would take a millisecond for."""
+        self.pool.compress(b"")
+        return self
 
 
 def address(chunk: bytes) -> bytes:
