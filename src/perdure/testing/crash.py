@@ -203,6 +203,10 @@ def _differences(unharmed: Life, life: Life) -> Iterator[str]:
     for call in {**was.actions, **now.actions}:
         if now.actions.get(call, 0) != was.actions.get(call, 0):
             yield f"{call} is recorded {_times(now.actions, call)}, unharmed {_times(was.actions, call)}"
+    yield from (f"{call} was in doubt after the code had gone on with its result" for call in now.doubted)
+    for call, times in now.entered.items():
+        if times > was.entered.get(call, 0) + now.cut_off.get(call, 0):
+            yield f"{call} ran {times} times, unharmed {_times(was.entered, call)}; cut off {_times(now.cut_off, call)}"
     yield from _effects(unharmed, life)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from perdure import values
-from perdure.errors import UndecidedError, UnstorableError
+from perdure.errors import Leaving, SuspendedError, UndecidedError, UnstorableError
 from perdure.log.action import Action, Actions
 from perdure.session import call as calls
 from perdure.session.call import Done, NotDone, Unknown
@@ -58,7 +58,7 @@ class Book:
         """Adds a line; a kill after this finds it there."""
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
-            os.write(file, json.dumps(line).encode() + b"\n")
+            os.write(file, json.dumps({"pid": os.getpid(), **line}).encode() + b"\n")
         finally:
             os.close(file)
 
@@ -67,13 +67,16 @@ class Book:
         return [json.loads(line) for line in self._path.read_text().splitlines()] if self._path.exists() else []
 
     def watched(self, fn: Callable[..., Any], **about: Any) -> Callable[..., Any]:
-        """The function, with a line when it is entered and one when it returns or raises."""
+        """The function, with a line when it is entered and one when it returns, raises, or waits for somebody."""
 
         @functools.wraps(fn)
         def noted(*args: Any, **kwargs: Any) -> Any:
             self.note(what="entered", **about)
             try:
                 result = fn(*args, **kwargs)
+            except (Leaving, SuspendedError):
+                self.note(what="left", **about)
+                raise
             except BaseException:
                 self.note(what="raised", **about)
                 raise

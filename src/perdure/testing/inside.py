@@ -136,7 +136,8 @@ def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> Counter[
         fn = plain(call.fn)
         if call.name in answers:
             fn = scripted(answers[call.name], earlier=_earlier(store, session, call.name, before=action.seq))
-        watched = book.watched(fn, seq=action.seq, attempt=action.attempts, epoch=session._core.epoch)  # noqa: SLF001
+        epoch = session._core.epoch  # noqa: SLF001
+        watched = book.watched(fn, seq=action.seq, attempt=action.attempts, epoch=epoch, call=call.text())
         return attempt(session, replace(request, call=replace(call, fn=watched)))
 
     def fixed(session: Session, kind: str, _draw: Any) -> Any:
@@ -198,13 +199,17 @@ def told(store: AgentStore, book: Book, result: Any, reached: tuple[str, ...]) -
     for action in actions.values():
         known = action.known.value if action.known and action.known.how == "result" else None
         outcomes.setdefault(f"{action.name} {action.fingerprint.hex()}", []).append(known)
+    notes = book.read()
     return Ended(
         reached=reached,
         result=values.encode(result),
         state={name: values.encode(part) for name, part in store.state_at(SESSION).items()},
         actions=dict(Counter(calls.call_text(a.name, a.args) for a in actions.values())),
         repeatable=frozenset(a.name for a in Actions(entries).values() if a.effect == "repeatable"),
-        again=tuple(_again(entries, book)),
+        again=tuple(_again(entries, notes)),
+        entered=dict(Counter(note["call"] for note in notes if note["what"] == "entered")),
+        doubted=tuple(_doubted(entries, notes)),
+        cut_off=dict(cut_off(notes)),
         outcomes=outcomes,
     )
 
@@ -216,10 +221,34 @@ def unrecorded(store: AgentStore, drawn: Mapping[str, int]) -> str:
     return "\n".join(f"{kind} was drawn {drawn[kind]} times and is recorded {recorded[kind]} times" for kind in wrong)
 
 
-def _again(entries: list[Entry], book: Book) -> list[str]:
+def cut_off(notes: list[dict[str, Any]]) -> Counter[str]:
+    """The calls that may have been cut off: those that a killed process was inside of, and the last one that it ended.
+
+    Also those that were left because a call inside of them waits for somebody.
+    """
+    found = Counter(note["call"] for note in notes if note["what"] == "left")
+    for pid in {note["pid"] for note in notes} - {os.getpid()}:
+        inside: list[str] = []
+        mine = [note for note in notes if note["pid"] == pid]
+        for note in mine:
+            inside = [*inside, note["call"]] if note["what"] == "entered" else inside[:-1]
+        last = [mine[-1]["call"]] if mine[-1]["what"] != "entered" else []
+        found.update({*inside, *last})
+    return found
+
+
+def _doubted(entries: list[Entry], notes: list[dict[str, Any]]) -> list[str]:
+    """The actions in doubt after the code had gone on with their result: a line follows that of their return."""
+    last = {note["pid"]: i for i, note in enumerate(notes)}
+    used = {n["seq"]: n for i, n in enumerate(notes) if n["what"] == "returned" and i < last[n["pid"]]}
+    settled = {e["started"]: e.epoch for e in entries if e.kind == "settled"}
+    return [used[seq]["call"] for seq, epoch in settled.items() if seq in used and used[seq]["epoch"] < epoch]
+
+
+def _again(entries: list[Entry], notes: list[dict[str, Any]]) -> list[str]:
     """The actions whose function was called in a later epoch than the one in which their result was recorded."""
     actions = Actions(entries)
     finished = {e["started"]: e.epoch for e in entries if e.kind == "action_finished" and e["how"] == "result"}
-    begun = [note for note in book.read() if note["what"] == "entered"]
+    begun = [note for note in notes if note["what"] == "entered"]
     late = [n["seq"] for n in begun if n["epoch"] > finished.get(n["seq"], n["epoch"])]
     return [calls.call_text(actions[seq].name, actions[seq].args) for seq in late]

@@ -63,7 +63,9 @@ class Ended:
     """What the last process of a life told.
 
     `problem` is "" or why the agent did not complete; `actions` are the calls on the present branch (text → how
-    often), `again` those that ran after they had finished, `outcomes` the encoded results by name and fingerprint.
+    often), `outcomes` the encoded results by name and fingerprint. By the kit's own book, `entered` is how often each
+    call ran and `cut_off` how often it can have been cut off; `again` are those that ran after they had finished,
+    `doubted` those that were in doubt after the code had gone on with their result.
     """
 
     problem: str = ""
@@ -73,6 +75,9 @@ class Ended:
     actions: dict[str, int] = field(default_factory=dict)
     repeatable: frozenset[str] = frozenset()
     again: tuple[str, ...] = ()
+    entered: dict[str, int] = field(default_factory=dict)
+    doubted: tuple[str, ...] = ()
+    cut_off: dict[str, int] = field(default_factory=dict)
     outcomes: dict[str, list[bytes | None]] = field(default_factory=dict)
 
 
@@ -114,7 +119,7 @@ def _ended(told: bytes, status: int) -> Ended:
 def _frozen(name: str, value: Any) -> Any:
     if name == "repeatable":
         return frozenset(value)
-    return tuple(value) if name in ("reached", "again") else value
+    return tuple(value) if name in ("reached", "again", "doubted") else value
 
 
 def forked(work: Callable[[], bytes], *, life_s_max: float = LIFE_S_MAX) -> tuple[bytes, int]:
