@@ -201,7 +201,7 @@ def _risk(op: Caught | Tidied | Wrapped, s: perdure.Session) -> None:
         try:
             _keep(s, s.call(TOOLS[op.tool], op.arg))
         finally:
-            s.call(TOOLS["tidy"], 1)
+            s.call(TOOLS["store"], "tidy")
         return
     try:
         _keep(s, s.call(TOOLS[op.tool], op.arg))

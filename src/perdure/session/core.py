@@ -250,7 +250,8 @@ class Journal:
         self._asked[id(call)] = question
         if said == "again":
             return None
-        action = yield from self._start(call, None, at_once=False)
+        # One effect, so one idempotency key: the start that takes it over is never taken for a second one.
+        action = yield from self._start(call, None, at_once=False, key=stands.idempotency_key)
         outcome = stands.known or Outcome("abandoned")
         yield from self._finish(action, outcome, duration_us=0)
         return outcome
@@ -270,10 +271,10 @@ class Journal:
                 return stands.idempotency_key
         return "perdure-" + sha256(self.nonce + values.encode(list(parts))).hexdigest()[:32]
 
-    def _start(self, call: Call, action: Action | None, *, at_once: bool = True) -> Steps:
+    def _start(self, call: Call, action: Action | None, *, at_once: bool = True, key: str | None = None) -> Steps:
         """The record of a start, or of another attempt. That of `repeatable` rides in the next commit."""
         if action is None:
-            action = yield from self._first_start(call)
+            action = yield from self._first_start(call, key)
             action.seq = self.put_off(Draft("action_started", started_body(action), self._marks(action)))
         else:
             self.put_off(
@@ -283,8 +284,9 @@ class Journal:
             yield from self.commit()
         return self.ledger.actions.get(action.seq, action)
 
-    def _first_start(self, call: Call) -> Steps:
-        key = yield from self._idempotency_key(call, self.head + len(self._put_off) + 1)
+    def _first_start(self, call: Call, key: str | None) -> Steps:
+        if key is None:
+            key = yield from self._idempotency_key(call, self.head + len(self._put_off) + 1)
         undo = call.options.undo
         return Action(
             seq=0,
