@@ -268,3 +268,21 @@ def test_a_stop_takes_effect_at_the_next_action_and_the_run_goes_on_later(store)
     assert (outcome.status, outcome.reason) == ("paused", "SIGTERM")
     assert seen == ["1"]
     assert store.run(agent, "a").result == "done"
+
+
+def test_a_finished_action_that_the_code_no_longer_calls_can_be_abandoned(store):
+    def pay(n: int) -> int:
+        return n
+
+    def with_payment(s):
+        s.call(pay, 5)
+        raise RuntimeError("again")
+
+    def without(s):
+        return "went on"
+
+    store.run(with_payment, "a")
+    assert isinstance(store.run(without, "a", accept_change=True).error, errors.DivergedError)
+    started = next(e.seq for e in store.log("a") if e.kind == "action_started")
+    store.settle("a", started, "abandoned", by="ann", why="the step was dropped")
+    assert store.run(without, "a", accept_change=True).result == "went on"

@@ -290,7 +290,7 @@ class AgentStore:
             raise UndecidedError(
                 f"{session}: record {seq} is not the start of an action; perdure show {session} lists what is in doubt"
             )
-        if action.known and action.known.how not in ("unstorable", "error"):
+        if action.known and how != "abandoned" and action.known.how not in ("unstorable", "error"):
             raise UndecidedError(f"{session}: {_doubt(actions, seq)} is not in doubt: {action.known.how}")
         told = {"done": "result", "not-done": "not done", "abandoned": "abandoned"}[how]
         value = values.encode(result, at="result") if how == "done" else None

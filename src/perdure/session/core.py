@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from perdure.session.ledger import Ledger
 
 
+AGAIN, REUSE = "again", "reuse"
+"""What a person says about a call whose effect already stands on a branch that was left."""
+
+
 def key_mark(key: bytes) -> bytes:
     """What all records about the effect with this key can be looked up by."""
     return b"k" + sha256(key).digest()[:16]
@@ -223,11 +227,14 @@ class Journal:
         decided = {e["about"] for e in tip if e.kind == "asked" and e.seq in used}
         # Starts that share an idempotency key are one effect: it is asked about once, whatever branch each is on.
         taken = {a.idempotency_key for a in everything.values() if a.seq in mine or a.seq in decided}
+        # A start that took the result of another is no effect of its own.
+        reused = {e["asked"] for e in entries if e.kind == "answered" and values.decode(e["answer"]) == REUSE}
         found = [
             a
             for a in everything.values()
             if a.name == call.name
             and a.seq not in mine
+            and a.asked not in reused
             and a.effect != "repeatable"
             and a.standing
             and a.idempotency_key not in taken
@@ -246,12 +253,11 @@ class Journal:
             f"{call.text()}: on a branch that was left, {calls.call_text(stands.name, stands.args)} "
             f"(record {stands.seq}) still stands. Run it again, or take its result?"
         )
-        said, question = yield from self.question(prompt, key=None, choices=["again", "reuse"], about=stands.seq)
+        said, question = yield from self.question(prompt, key=None, choices=[AGAIN, REUSE], about=stands.seq)
         self._asked[id(call)] = question
-        if said == "again":
+        if said == AGAIN:
             return None
-        # One effect, so one idempotency key: the start that takes it over is never taken for a second one.
-        action = yield from self._start(call, None, at_once=False, key=stands.idempotency_key)
+        action = yield from self._start(call, None, at_once=False)
         outcome = stands.known or Outcome("abandoned")
         yield from self._finish(action, outcome, duration_us=0)
         return outcome
@@ -271,10 +277,10 @@ class Journal:
                 return stands.idempotency_key
         return "perdure-" + sha256(self.nonce + values.encode(list(parts))).hexdigest()[:32]
 
-    def _start(self, call: Call, action: Action | None, *, at_once: bool = True, key: str | None = None) -> Steps:
+    def _start(self, call: Call, action: Action | None, *, at_once: bool = True) -> Steps:
         """The record of a start, or of another attempt. That of `repeatable` rides in the next commit."""
         if action is None:
-            action = yield from self._first_start(call, key)
+            action = yield from self._first_start(call)
             action.seq = self.put_off(Draft("action_started", started_body(action), self._marks(action)))
         else:
             self.put_off(
@@ -284,9 +290,8 @@ class Journal:
             yield from self.commit()
         return self.ledger.actions.get(action.seq, action)
 
-    def _first_start(self, call: Call, key: str | None) -> Steps:
-        if key is None:
-            key = yield from self._idempotency_key(call, self.head + len(self._put_off) + 1)
+    def _first_start(self, call: Call) -> Steps:
+        key = yield from self._idempotency_key(call, self.head + len(self._put_off) + 1)
         undo = call.options.undo
         return Action(
             seq=0,
