@@ -31,7 +31,7 @@ _END: Final = raw([_MARK])
 class Block:
     """Some dicts and lists, and the identities of what they held."""
 
-    __slots__ = ("counts", "dicts", "ids", "key_counts", "keys", "nodes", "odd", "probe", "watch")
+    __slots__ = ("_starts", "counts", "dicts", "ids", "key_counts", "keys", "nodes", "odd", "probe", "watch")
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -42,6 +42,13 @@ class Block:
         self.counts: list[int] = []
         self.key_counts: list[int] = []
         self.ids = self.keys = b""
+        self._starts: list[int] | None = [0]
+
+    def starts(self) -> list[int]:
+        """Where the objects of each container begin, and where those of the last end; kept while no count changes."""
+        if self._starts is None:
+            self._starts = list(accumulate(self.counts, initial=0))
+        return self._starts
 
     def _look(self) -> tuple[bytes, bytes]:
         probe = self.probe
@@ -65,7 +72,7 @@ class Block:
 
     def _other_content(self, ids: bytes) -> set[int]:
         found: set[int] = set()
-        starts = list(accumulate(self.counts, initial=0))
+        starts = self.starts()
         was = now = 0
         while (after := ids[now * WIDTH :]) != (before := self.ids[was * WIDTH :]):
             at = bisect_right(starts, was + prefix(before, after)) - 1
@@ -93,19 +100,22 @@ class Block:
 
     def revise(self, readings: Mapping[Node, Reading]) -> None:
         """Some of its containers hold what was read of them now."""
-        starts = list(accumulate(self.counts, initial=0))
-        key_starts = list(accumulate(self.key_counts, initial=0))
-        for at, node in sorted(((self.nodes.index(node), node) for node in readings), key=_first, reverse=True):
-            reading = readings[node]
+        for node, reading in readings.items():
+            at, starts = self.nodes.index(node), self.starts()
             self._replace(starts[at], starts[at + 1] - 1, reading.ids)
-            self.counts[at] = len(reading.now) + 1
-            if reading.keys is None:
-                continue
-            self._replace_keys(key_starts[at], key_starts[at + 1], reading.keys)
-            self.key_counts[at] = len(reading.keys) // WIDTH
-            self.odd.discard(node)
-            if reading.odd:
-                self.odd.add(node)
+            if self.counts[at] != len(reading.now) + 1:
+                self.counts[at] = len(reading.now) + 1
+                self._starts = None
+            if reading.keys is not None:
+                self._revise_keys(at, node, reading.keys, odd=reading.odd)
+
+    def _revise_keys(self, at: int, node: Node, keys: bytes, *, odd: bool) -> None:
+        start = sum(self.key_counts[:at])
+        self._replace_keys(start, start + self.key_counts[at], keys)
+        self.key_counts[at] = len(keys) // WIDTH
+        self.odd.discard(node)
+        if odd:
+            self.odd.add(node)
 
     def _replace(self, start: int, end: int, ids: bytes) -> None:
         self.ids = self.ids[: start * WIDTH] + ids + self.ids[end * WIDTH :]
@@ -115,7 +125,7 @@ class Block:
 
     def drop(self, gone: Collection[Node]) -> None:
         """Some of its containers are no longer watched."""
-        starts = list(accumulate(self.counts, initial=0))
+        starts, self._starts = self.starts(), None
         key_starts = list(accumulate(self.key_counts, initial=0))
         for at in sorted(map(self.nodes.index, gone), reverse=True):
             self._replace(starts[at], starts[at + 1], b"")
@@ -133,6 +143,7 @@ class Block:
         self.dicts += [node.live for node in dicts]
         self.probe += _delimited(node.live for node in nodes)
         self.counts += [len(node.old) + 1 for node in nodes]
+        self._starts = None
         self.key_counts += [len(node.old) if type(node.live) is dict else 0 for node in nodes]
         for node in nodes:
             node.block = self
@@ -162,10 +173,6 @@ def _without(dropped: set[int], keys: bytes, sizes: list[int]) -> bytes:
         kept.append(keys[at * WIDTH : starts[i] * WIDTH])
         at = starts[i + 1]
     return b"".join(kept) + keys[at * WIDTH :]
-
-
-def _first(pair: tuple[int, Node]) -> int:
-    return pair[0]
 
 
 def _delimited(containers: Iterable[Any]) -> list[Any]:
