@@ -286,3 +286,17 @@ def test_a_finished_action_that_the_code_no_longer_calls_can_be_abandoned(store)
     started = next(e.seq for e in store.log("a") if e.kind == "action_started")
     store.settle("a", started, "abandoned", by="ann", why="the step was dropped")
     assert store.run(without, "a", accept_change=True).result == "went on"
+
+
+def test_attempts_are_not_counted_as_actions(store):
+    tries = []
+
+    def flaky() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ValueError
+        return "ok"
+
+    store.run(lambda s: s.action(flaky, effect="repeatable", retries=2)(), "a")
+    assert len(tries) == 3
+    assert store.info("a").actions == 1

@@ -132,7 +132,7 @@ _FOLDS = {
     "owned": _owned,
     "saved": _saved,
     "keyframe": lambda _, entry: {"keyframe": (entry["of"], entry.seq)},
-    "action_started": lambda summary, _: {"actions": summary.actions + 1},
+    "action_started": lambda summary, entry: {"actions": summary.actions + (entry["of"] is None)},
     "status": _status,
     "rolled_back": _rolled_back,
     "settled": _decided,
