@@ -5,6 +5,7 @@ Sampled in an ordinary run, all of it with PERDURE_STORM=full.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from collections.abc import Iterator
@@ -37,6 +38,14 @@ def made(filled: Subject) -> Iterator[Subject]:
     image = filled.image()
     yield filled
     filled.put_back(image)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Each of thousands of damages is warned of; pytest would keep them all."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 def sample(cases: list[Any], *, of: int, seed: int) -> list[Any]:
@@ -343,7 +352,10 @@ def test_every_row_of_every_index(made: Subject) -> None:
     for mark, seq in marks:
         statements += [("DELETE FROM marks WHERE session = ? AND mark = ? AND seq = ?", (number, mark, seq))]
         statements += [
-            ("UPDATE marks SET seq = seq + 1 WHERE session = ? AND mark = ? AND seq = ?", (number, mark, seq))
+            (
+                "UPDATE OR REPLACE marks SET seq = seq + 1 WHERE session = ? AND mark = ? AND seq = ?",
+                (number, mark, seq),
+            )
         ]
     for statement, values_ in sample(statements, of=70, seed=9):
         with made.changing() as db:
