@@ -18,9 +18,12 @@ from perdure.errors import DamageError
 from perdure.log.branch import REENTRY, leaves
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from perdure.log.entry import Entry
 
 _CHECK_BYTES: Final = 16
+_SUM: Final = 1 << 8 * _CHECK_BYTES
 _POINT: Final = struct.Struct(">QQBQ?")
 
 
@@ -30,7 +33,7 @@ class Summary:
 
     `left` says whether any branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records
     that a person must settle or answer; `codes` are the fingerprints of the code that ran since the re-entry point;
-    `points` is the digest of the index of points.
+    `points` is the digest of the index of points, `marks` the sum of the index of marks (see `with_mark`).
     """
 
     form: str = ""
@@ -48,12 +51,20 @@ class Summary:
     saves: int = 0
     actions: int = 0
     points: bytes = b""
+    marks: bytes = b""
 
     def encoded(self, *, session: str, seq: int, chain: bytes) -> bytes:
         """As it is kept beside the head that has this number and chain digest."""
         kept = [getattr(self, name) for name in _NAMES]
         data = values.encode([list(value) if type(value) is tuple else value for value in kept])
         return _check(data, session=session, seq=seq, chain=chain) + data
+
+    def marked(self, marks: Iterable[bytes], *, seq: int) -> Summary:
+        """With a record that is looked up by these marks."""
+        total = self.marks
+        for mark in {*marks}:
+            total = with_mark(total, mark, seq=seq)
+        return replace(self, marks=total)
 
     def after(self, entry: Entry) -> Summary:
         """With one more record taken into account."""
@@ -79,6 +90,12 @@ _NAMES = tuple(field.name for field in fields(Summary))
 
 def _check(data: bytes, *, session: str, seq: int, chain: bytes) -> bytes:
     return sha256(chain + seq.to_bytes(8, "big", signed=True) + session.encode() + b"\0" + data).digest()[:_CHECK_BYTES]
+
+
+def with_mark(total: bytes, mark: bytes, *, seq: int) -> bytes:
+    """The sum of an index of marks, once a record is looked up by this mark; in whatever order they are added."""
+    one = sha256(seq.to_bytes(8, "big") + mark).digest()[:_CHECK_BYTES]
+    return ((int.from_bytes(total, "big") + int.from_bytes(one, "big")) % _SUM).to_bytes(_CHECK_BYTES, "big")
 
 
 def with_point(digest: bytes, *, seq: int, parent: int, flags: int, name: str | None, time_us: int) -> bytes:

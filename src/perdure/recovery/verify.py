@@ -13,6 +13,7 @@ from perdure import values
 from perdure.errors import DamageError, FormatNewerError, RestoreError
 from perdure.log.action import Actions, about
 from perdure.log.entry import Entry
+from perdure.log.summary import with_mark
 from perdure.recovery import restore
 from perdure.recovery.history import SNAPSHOTS, History, Problem, history
 from perdure.session.core import key_mark, question_mark
@@ -83,7 +84,9 @@ def _check_summary(found: History) -> None:
     if found.summary is None or found.problems:
         return
     made = found.folded()
-    differ = [f.name for f in fields(made) if getattr(made, f.name) != getattr(found.summary, f.name)]
+    # The sum of the marks is compared where the marks are.
+    names = [f.name for f in fields(made) if f.name != "marks"]
+    differ = [name for name in names if getattr(made, name) != getattr(found.summary, name)]
     if differ:
         found.report(None, f"the summary is not what the records give: {', '.join(differ)}", "summary")
 
@@ -119,9 +122,13 @@ def _is_unknown(found: History, *seqs: object) -> bool:
 
 def _check_marks(found: History) -> None:
     made: dict[bytes, list[int]] = defaultdict(list)
+    total = b""
     for entry, marks in _marked(found):
-        for mark in marks:
+        for mark in {*marks}:
             made[mark].append(entry.seq)
+            total = with_mark(total, mark, seq=entry.seq)
+    if found.summary is not None and not found.problems and found.summary.marks != total:
+        found.report(None, "the summary is not what the records give: marks", "summary")
     for mark, seqs in made.items():
         stored = found.reader.store.find(found.reader.session, mark)
         lost = sorted({*seqs} - {*stored})

@@ -12,6 +12,7 @@ from perdure import values
 from perdure.errors import DamageError, FormatNewerError
 from perdure.log.entry import opened
 from perdure.log.record import GENESIS, KINDS, verified
+from perdure.log.summary import decoded, with_mark
 from perdure.session.survey import survey
 from perdure.state import delta, keyframe
 
@@ -34,6 +35,7 @@ class Reader:
     def __init__(self, store: Store, session: str) -> None:
         self.store, self.session = store, session
         self._dictionaries: dict[bytes, values.Dictionary] = {}
+        self._marks_checked = False
         self._remaking: set[bytes] = set()
 
     def chunk(self, digest: bytes) -> bytes:
@@ -106,11 +108,27 @@ class Reader:
         return found
 
     def marked(self, mark: bytes) -> list[Entry]:
-        """The entries that carry this mark, in order; each checked against its own digest and the record before it."""
+        """The entries that carry this mark, in order; each checked against its own digest and the record before it.
+
+        The first time, the whole index of marks is checked: a row that is lost from it could pay twice.
+        """
+        if not self._marks_checked:
+            self._check_marks()
         found = []
         for seq in self.store.find(self.session, mark):
             found += self.entries(after=seq - 1, upto=seq)
         return found
+
+    def _check_marks(self) -> None:
+        head, total = self.store.head(self.session), b""
+        for mark, seq in self.store.marks(self.session):
+            total = with_mark(total, mark, seq=seq)
+        if total != decoded(head.summary, session=self.session, seq=head.seq, chain=head.chain).marks:
+            raise DamageError(
+                f"{self.session}: the index by which records are looked up is not what was written; nothing was run. "
+                f"Run: perdure verify {self.session}"
+            )
+        self._marks_checked = True
 
 
 class Snapshot:

@@ -97,6 +97,8 @@ class Writer:
             entry = Entry(seq, self.epoch, draft.kind, now, draft.body)
             record = link(chain, entry, session=self.session, dictionary=self.dictionary)
             chain, summary = record.chain, summary.after(entry)
+            if draft.marks:
+                summary = summary.marked(draft.marks, seq=seq)
             entries.append(entry)
             records.append(record)
         return entries, records, summary

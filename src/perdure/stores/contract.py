@@ -158,6 +158,10 @@ class Store(ABC):
         """The seqs that were marked so, ascending."""
 
     @abstractmethod
+    def marks(self, session: str) -> list[tuple[bytes, int]]:
+        """The whole look-up index: (mark, seq), in any order."""
+
+    @abstractmethod
     def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
         """Keeps contents under their addresses, once per family; durable on return.
 

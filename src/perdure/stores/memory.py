@@ -161,6 +161,11 @@ class MemoryStore(Store):
         with self._open():
             return sorted(self._session(session).marks.get(mark, ()))
 
+    def marks(self, session: str) -> list[tuple[bytes, int]]:
+        """See `Store.marks`."""
+        with self._open():
+            return [(mark, seq) for mark, seqs in self._session(session).marks.items() for seq in seqs]
+
     def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
         """See `Store.put_chunks`."""
         with self._open() as place:

@@ -77,6 +77,10 @@ class Passing(Store):
         """Handed on."""
         return self.right.find(session, mark)
 
+    def marks(self, session: str) -> list[tuple[bytes, int]]:
+        """Handed on."""
+        return self.right.marks(session)
+
     def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
         """Handed on."""
         self.right.put_chunks(session, chunks, epoch=epoch)

@@ -58,6 +58,9 @@ SELECT key, parent, flags, name, time_us FROM points WHERE key BETWEEN ? AND ? O
 -- name: keyframes
 SELECT key, record FROM keyframes WHERE key BETWEEN ? AND ? ORDER BY key;
 
+-- name: marks
+SELECT mark, seq FROM marks WHERE session = ?;
+
 -- name: find
 SELECT seq FROM marks WHERE session = ? AND mark = ? ORDER BY seq;
 

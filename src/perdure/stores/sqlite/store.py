@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from perdure import faults
-from perdure.errors import SessionError, StoreFailedError, StoreUrlError
+from perdure.errors import DamageError, SessionError, StoreFailedError, StoreUrlError
 from perdure.log import Record
 from perdure.stores import refusals, sql
 from perdure.stores.contract import Batch, Head, Lease, Point, Store, check_batch
@@ -160,6 +160,14 @@ class SqliteStore(Store):
         """See `Store.find`."""
         with self._reader.transaction("DEFERRED") as db:
             return [seq for (seq,) in db.execute(rows.SQL["find"], (self._row(db, session).number, mark))]
+
+    def marks(self, session: str) -> list[tuple[bytes, int]]:
+        """See `Store.marks`."""
+        with self._reader.transaction("DEFERRED") as db:
+            found = db.execute(rows.SQL["marks"], (self._row(db, session).number,)).fetchall()
+        if not all(type(mark) is bytes and type(seq) is int and 0 <= seq < 1 << 63 for mark, seq in found):
+            raise DamageError(f"{session}: a row of the index of marks is not what was written")
+        return found
 
     def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
         """See `Store.put_chunks`."""

@@ -86,6 +86,8 @@ class RecordChecks(Place):
             other.append(b"1", marks=((b"m", 1),))
             same([store.find("s", mark) for mark in (b"m", b"\0", b"", b"M")], [[1, 2, 3], [1], [], []])
             same(store.find("t", b"m"), [1])
+            same([*map(list, sorted(store.marks("t")))], [[b"m", 1]])
+            same(sorted(seq for mark, seq in store.marks("s") if mark == b"m"), [1, 2, 3])
 
     def test_a_summary_stands_until_the_next(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
