@@ -15,6 +15,9 @@ from perdure.errors import DamageError
 from perdure.state import delta, keyframe
 from perdure.state.shadow import Shadow
 
+SEEDED = st.builds(random.Random, st.integers(0, 1 << 32))
+"""One number decides a whole life: drawing every choice by itself takes hypothesis minutes."""
+
 FAST = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -41,7 +44,7 @@ class Kept:
                 break
         assert self.manifest == before
         self.manifest = values.decode(values.encode(manifest))
-        assert not new.keys() & self.chunks.keys()
+        assert not new.keys() & set(keyframe._digests(before))  # one of an older keyframe may well come again
         self.chunks |= new
         return dict(new)
 
@@ -86,7 +89,7 @@ def change(rnd: random.Random, state: dict[str, Any]) -> None:
 
 
 @FAST
-@given(rnd=st.randoms(use_true_random=False), size=st.sampled_from([1, 40, 300, 2000, 100_000]))
+@given(rnd=SEEDED, size=st.sampled_from([1, 40, 300, 2000, 100_000]))
 def test_what_is_folded_comes_back(rnd: random.Random, size: int) -> None:
     kept, shadow = Kept(size), Shadow()
     state: dict[str, Any] = {
@@ -111,7 +114,7 @@ def test_what_is_folded_comes_back(rnd: random.Random, size: int) -> None:
 
 
 @FAST
-@given(rnd=st.randoms(use_true_random=False), size=st.sampled_from([60, 500]))
+@given(rnd=SEEDED, size=st.sampled_from([60, 500]))
 def test_any_damaged_or_foreign_chunk_is_named(rnd: random.Random, size: int) -> None:
     kept = Kept(size)
     state = {"m": [item(rnd) for _ in range(30)], "d": {str(i): "x" * i for i in range(30)}}
@@ -126,7 +129,7 @@ def test_any_damaged_or_foreign_chunk_is_named(rnd: random.Random, size: int) ->
 
 
 @FAST
-@given(rnd=st.randoms(use_true_random=False), size=st.sampled_from([1, 60, 500, 10_000]))
+@given(rnd=SEEDED, size=st.sampled_from([1, 60, 500, 10_000]))
 def test_a_delta_that_does_not_fit_is_damage(rnd: random.Random, size: int) -> None:
     """The fold refuses exactly what `patch` refuses."""
     kept = Kept(size)
