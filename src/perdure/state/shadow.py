@@ -20,7 +20,7 @@ from perdure.state.node import Node, Reading, content, mark, unmoved
 from perdure.state.survey import Survey, shown
 from perdure.state.watch import Block, Leaves, Watch
 
-HOT_BLOCK = 256
+HOT_BLOCK = 512
 """Containers of a block that is looked at for each save: larger saves calls, smaller saves copying when one changes."""
 
 CALM_BLOCK = 32
