@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 PAUSE_S: Final = 0.002
 """How long a keyframe in the making rests between two bits of work, unless it is waited for."""
 
-SLICES: Final = 4
-"""Slices of folding that make a bit of work: a fraction of a millisecond."""
+SLICES: Final = 16
+"""Slices of folding that make a bit of work: a millisecond or less."""
 
 _log = logging.getLogger("perdure.keyframes")
 
