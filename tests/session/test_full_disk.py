@@ -1,0 +1,73 @@
+"""A disk that is full for a while: each save says so, nothing acknowledged is lost, and it goes on after that."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+import perdure
+from perdure.errors import StoreFailedError
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_handle_goes_on_once_there_is_space_again(small_disk):
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_700_000))
+    with perdure.open(str(small_disk / "agents.db")) as store:
+        with store.session("a") as s:
+            log = s.state["log"] = []
+            s.save()
+            acknowledged = 0
+
+            def until_full() -> None:
+                nonlocal acknowledged
+                for n in range(10_000):
+                    log.append(f"{n} " + "".join(map(chr, range(200 + n, 2200 + n))))
+                    s.save()
+                    acknowledged = len(log)
+
+            with pytest.raises(StoreFailedError, match="full"):
+                until_full()
+            with pytest.raises(StoreFailedError):
+                s.save()
+            assert len(store.state_at("a")["log"]) == acknowledged > 0
+            ballast.unlink()
+            assert s.save() is not None
+        assert store.state_at("a") == {"log": log}
+        assert store.verify("a").ok
+
+
+def test_a_run_that_meets_a_full_disk_goes_on_from_where_it_was(small_disk):
+    ballast = small_disk / "ballast"
+    done = []
+
+    def work(n: int) -> str:
+        done.append(n)
+        return "".join(map(chr, range(200 + n, 2200 + n)))
+
+    def agent(s):
+        return sum(len(s.action(work, effect="idempotent")(n)) for n in range(40))
+
+    with perdure.open(str(small_disk / "agents.db")) as store:
+        ballast.write_bytes(bytes(1_800_000))
+        with pytest.raises(StoreFailedError, match="full"):
+            store.run(agent, "a")
+        stopped = len(done)
+        assert 0 < stopped < 40
+        ballast.unlink()
+        assert store.run(agent, "a").result == 80_000
+        # The one whose end was not recorded is repeated, as it declared; no other.
+        assert len(done) - len(set(done)) <= 1
+        assert sorted(set(done)) == list(range(40))
+        assert store.verify("a").ok
