@@ -16,6 +16,7 @@ from perdure import faults, limits, values
 from perdure.errors import DamageError, PerdureError
 from perdure.session.background import background
 from perdure.session.request import Commit, Draft
+from perdure.session.snapshot import manifest_of
 from perdure.state import keyframe
 
 if TYPE_CHECKING:
@@ -58,12 +59,18 @@ class Keyframer:
     def add(self, seq: int, delta: bytes) -> None:
         """One more snapshot, written or met again."""
         self._deltas.append((seq, delta))
-        record = self._known.get(seq)
-        if record is not None:
-            manifest = self._reader.entries(after=record - 1, upto=record)[0]["manifest"]
-            self._manifest, self._deltas = values.decode(manifest), []
-        else:
-            self._begin_if_due()
+        if seq in self._known and self._take_known(seq):
+            return
+        self._begin_if_due()
+
+    def _take_known(self, seq: int) -> bool:
+        """Goes on from a keyframe that the session has already, unless it is damaged."""
+        try:
+            self._manifest, self._deltas = manifest_of(self._reader, seq, self._known[seq]), []
+        except DamageError as error:
+            _log.warning("a keyframe is passed over: %s", error)
+            return False
+        return True
 
     def close(self) -> None:
         """Waits for a keyframe that is being made and writes its record."""

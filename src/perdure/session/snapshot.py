@@ -234,7 +234,7 @@ def _made(
         if base != of:
             continue
         try:
-            manifest = _manifest(reader, of, record)
+            manifest = manifest_of(reader, of, record)
         except FormatNewerError:
             raise
         except DamageError as error:
@@ -245,7 +245,7 @@ def _made(
         def older(rest: list[tuple[int, int]] = bases[place:], upto: int = of, newer: list[Entry] = newer) -> Snapshot:
             return _made(reader, seq, rest, upto=upto, newer=newer)
 
-        return Snapshot(manifest, [entry["delta"] for entry in path], reader.chunk, older=older if record else None)
+        return Snapshot(manifest, [entry["delta"] for entry in path], reader.chunk, older=older if of else None)
     raise damage or DamageError(f"{reader.session}: there is no way from record {seq} back to the opening")
 
 
@@ -259,9 +259,12 @@ def _entries(reader: Reader, *, after: int, upto: int) -> tuple[list[Entry], Dam
         return reader.sound(after=after, upto=upto), error
 
 
-def _manifest(reader: Reader, of: int, record: int) -> Any:
-    if not record:
+def manifest_of(reader: Reader, of: int, record: int) -> Any:
+    """The manifest of the keyframe of this snapshot, in this record; of 0 the empty one. Raises `DamageError`."""
+    if of == 0:
         return keyframe.EMPTY
+    if type(record) is not int or record <= of:
+        raise DamageError(f"{reader.session}: the index of keyframes says {record!r} for {of}, which is never written")
     entry = reader.entries(after=record - 1, upto=record)[0]
     if entry.kind != "keyframe" or entry["of"] != of:
         raise DamageError(f"{reader.session}: record {record} is not the keyframe of {of}, as the index says")

@@ -31,7 +31,8 @@ def latest(url: str) -> dict[str, Any]:
 
 
 def touch(url: str) -> dict[str, Any]:
-    """Opens the session to go on with it, and reads a small part of its state."""
+    """Opens the store and restores a small part; then opens the session to go on with it, and reads that part."""
+    part, _ = _timed(lambda: perdure.open(url).state_at(SESSION, parts=["doc"]))
 
     def do() -> tuple[perdure.AgentStore, perdure.Session]:
         store = perdure.open(url)
@@ -42,7 +43,7 @@ def touch(url: str) -> dict[str, Any]:
     took, (store, session) = _timed(do)
     session.close()
     store.close()
-    return {"touch": took}
+    return {"part": part, "touch": took}
 
 
 def points(url: str, steps: list[int]) -> dict[str, Any]:

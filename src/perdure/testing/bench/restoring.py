@@ -37,6 +37,7 @@ def restore(plan: Plan, saved: Samples) -> Found:
     return {
         "w4.latest": p50([one["latest"] for one in latest]),
         "w4.again": p50([one["again"] for one in latest]),
+        "w4.part": p50([one["part"] for one in touched]),
         "w4.touch": p50([one["touch"] for one in touched]),
         "w4.step": p50([took for one in points for took in one["steps"]]),
         "w4.list": p50([one["list"] for one in points]),

@@ -67,6 +67,7 @@ ROWS: Final = (
     Row("w2.automatic.p50_over_row", "w2", "save of 10 MB, p50 over the SQLite row", "x", 1.2, who=WHO["automatic"]),
     Row("w4.latest", "w4", "open and restore the newest state", "ms", 10.0),
     Row("w4.again", "w4", "restore it again in the same process", "ms"),
+    Row("w4.part", "w4", "open and restore a small part", "ms", 1.5),
     Row("w4.touch", "w4", "open the session, first touch of a small part", "ms", 1.5),
     Row("w4.step", "w4", "restore any step", "ms", 10.0),
     Row("w4.list", "w4", "list the restore points", "ms", 5.0),
