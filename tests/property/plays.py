@@ -42,6 +42,9 @@ PLAYS: Final[dict[str, Program]] = {
     ),
     "the reply is lost": Program("script", (Do("store_lost"), Do("pay_lost"), Do("pay"))),
     "a handler calls, then raises": Program("script", (Wrapped("look_broken"), Do("pay"))),
+    "an effect that was asked about keeps its key": Program(
+        "script", (Wrapped("pay_broken"), Tidied("pay_lost"), Wrapped("look_broken")), Person("again")
+    ),
     "an effect that was taken over is no second one": Program("script", (Wrapped("look_broken"), Tidied("pay_lost"))),
     "one effect on two branches that were left": Program(
         "script", (Wrapped("look_broken"), Do("store"), Do("store", 2))

@@ -224,11 +224,13 @@ class Journal:
         tip = branch(entries)
         mine, everything = Actions(tip), Actions(entries)
         used = {action.asked for action in mine.values()} | self.ledger.claimed
-        decided = {e["about"] for e in tip if e.kind == "asked" and e.seq in used}
-        # Starts that share an idempotency key are one effect: it is asked about once, whatever branch each is on.
-        taken = {a.idempotency_key for a in everything.values() if a.seq in mine or a.seq in decided}
-        # A start that took the result of another is no effect of its own.
+        asked = [e for e in tip if e.kind == "asked" and e["about"] is not None and e.seq in used]
         reused = {e["asked"] for e in entries if e.kind == "answered" and values.decode(e["answer"]) == REUSE}
+        # Starts that share an idempotency key are one effect, whatever branch each is on: it is asked about once, and
+        # gone once its result was taken over. A start that took over a result is no effect of its own.
+        keys = {a.seq: a.idempotency_key for a in everything.values()}
+        decided = {keys[e["about"]] for e in asked}
+        gone = {keys[e["about"]] for e in asked if e.seq in reused} | {a.idempotency_key for a in mine.values()}
         found = [
             a
             for a in everything.values()
@@ -237,10 +239,11 @@ class Journal:
             and a.asked not in reused
             and a.effect != "repeatable"
             and a.standing
-            and a.idempotency_key not in taken
+            and a.idempotency_key not in gone
         ]
-        same = (a for a in found if a.fingerprint == call.fingerprint)
-        return next(same, found[0] if found else None)
+        to_ask = [a for a in found if a.idempotency_key not in decided]
+        same = (a for a in (found if call.effect == "idempotent" else to_ask) if a.fingerprint == call.fingerprint)
+        return next(same, to_ask[0] if to_ask else None)
 
     def _ask_if_standing(self, call: Call) -> Steps:
         """After a rollback: None, it may run; or the outcome of the standing effect, taken over."""
