@@ -43,6 +43,13 @@ def test_another_input_is_refused_and_both_are_shown(store):
         store.run(_fail, "a", input="two")
 
 
+def test_another_input_is_refused_also_when_the_session_is_completed(store):
+    store.run(lambda s: s.input, "a", input="one")
+    assert store.run(lambda s: s.input, "a", input="one").result == "one"
+    with pytest.raises(errors.InputDiffersError):
+        store.run(lambda s: s.input, "a", input="two")
+
+
 def _fail(s):
     raise ValueError("broken")
 

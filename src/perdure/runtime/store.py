@@ -109,7 +109,7 @@ class AgentStore:
         with restore.offered(self.backend, session):
             known = find(self.backend, session)
             if known is not None and known.status == "completed":
-                return Outcome("completed", result_of(Reader(self.backend, session)))
+                return Outcome("completed", result_of(Reader(self.backend, session), opening, known))
         opened = self._open(opening, declared, undos_of(fn))
         try:
             with runner.stopping_on_signals(opened.stop), restore.offered(self.backend, session):

@@ -241,8 +241,10 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
     )
 
 
-def result_of(reader: Reader) -> Any:
-    """The result of a completed session. Raises `DamageError`."""
+def result_of(reader: Reader, opening: Opening, summary: Summary) -> Any:
+    """The result of a completed session, if it is opened as it was. Raises `InputDiffersError`, `DamageError`."""
+    _check_input(opening, reader.entries(upto=1)[0])
+    _check_form(opening, summary)
     found = [entry for entry in reader.marked(COMPLETED) if entry.kind == "status" and entry["result"] is not None]
     if not found:
         raise DamageError(f"{reader.session}: its result is missing in the index of marks")
