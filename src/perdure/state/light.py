@@ -29,6 +29,7 @@ def light(
     parts of then. `append_only` are the names of such parts by the id of their list.
     """
     survey = Survey(nodes, parts)
+    survey.light = True
     ops: list[Op] = []
     for node in changed:
         path = _path(node, parts)

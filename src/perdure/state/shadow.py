@@ -325,6 +325,8 @@ def _is_as_compared(survey: Survey, ops: list[Op]) -> bool:
     If not, another thread came between, or an append-only item that was not looked at had changed. Only what the
     operations carry as a whole was read from the live state; all else is in the copies.
     """
+    if survey.light:
+        return all(unmoved(node.live, node.old) for node in survey.fresh.values())
     pending = [part for op in ops for part in op[2:]]
     seen: set[Node] = set()
     while pending:

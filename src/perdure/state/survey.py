@@ -41,7 +41,8 @@ class Survey:
     `fresh` nodes by the id of their object; `readings` of the containers that changed; `marks` of the leaves that
     changed in place; `gained` and `lost` pairs (child, parent); `gone`: nodes that nothing holds any more; `met`:
     nodes found again in another place, with the trail to it; `calm`: the fresh nodes and those met that belong to an
-    append-only part.
+    append-only part; `light`: all changes are of the kind that `light.py` is for, so that the operations carry nothing
+    but leaves and fresh dicts of leaves.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class Survey:
         self.gone: set[Node] = set()
         self.calm: dict[Node, str] = {}
         self._counts: dict[Node, int] = {}
+        self._growth: int | None = None
+        self.light = False
         self._climb()
 
     def _climb(self) -> None:
@@ -210,10 +213,13 @@ class Survey:
                     pending.append(kid)
 
     def growth(self) -> int:
-        """How many values more the state holds now."""
+        """How many values more the state holds now. Asked when the survey is complete."""
+        if self._growth is not None:
+            return self._growth
         came = sum(len(node.old) for node in self.fresh.values())
         went = sum(len(node.old) for node in self.gone)
-        return came - went + sum(len(each.now) - len(node.old) for node, each in self.readings.items())
+        self._growth = came - went + sum(len(each.now) - len(node.old) for node, each in self.readings.items())
+        return self._growth
 
     def is_held(self, node: Node, times: int = 1) -> bool:
         """Whether the object stands in at least so many places now."""
