@@ -246,3 +246,18 @@ def test_what_is_left_after_a_crash_is_pending_and_can_be_left_behind(store):
         assert s.pending == []
         s.state["x"] = 2
     assert store.state_at("a") == {"x": 2}
+
+
+def test_a_session_is_given_back_even_when_closing_it_fails(store, monkeypatch):
+    s = store.session("a")
+    s.state["x"] = 1
+    s.save()
+
+    def fail() -> None:
+        raise errors.StoreFailedError("no space for the keyframe")
+
+    monkeypatch.setattr(s._keyframer, "close", fail)
+    with pytest.raises(errors.StoreFailedError):
+        s.close()
+    with store.session("a") as again:
+        assert again.state["x"] == 1

@@ -159,15 +159,20 @@ class AgentStore:
         )
         opened = self._open(opening, declared, {**undos_of(None), **(undos or {})})
         try:
-            opened.enter()
-        except SuspendedError as suspended:
-            opened.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
-            opened.close()
-            raise
+            self._enter(opened)
         except BaseException:
             opened.close()
             raise
         return opened
+
+    @staticmethod
+    def _enter(handle: Session) -> None:
+        """Enters a handle; when an undo that is owed must wait for a person, that is recorded."""
+        try:
+            handle.enter()
+        except SuspendedError as suspended:
+            handle.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
+            raise
 
     def _open(self, opening: Opening, declared: Agent, undos: dict[str, Callable[..., Any]]) -> Session:
         with restore.offered(self.backend, opening.session):

@@ -259,8 +259,10 @@ class Session:
         """Gives the session back. What was not saved is not saved by this; `with` does that."""
         if not self._closed and self._pid == os.getpid():
             self._closed = True
-            self._keyframer.close()
-            self._keeper.let_go(self._opened.lease)
+            try:
+                self._keyframer.close()
+            finally:
+                self._keeper.let_go(self._opened.lease)
 
     def __enter__(self) -> Self:
         self._scope = scope.running(self)
