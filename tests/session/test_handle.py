@@ -217,7 +217,8 @@ def test_a_closed_session_says_so(store):
         _ = s.state
 
 
-def test_inside_an_action_the_session_is_only_for_calls(store):
+@pytest.mark.parametrize("effect", ["once", "idempotent", "repeatable"])
+def test_inside_an_action_the_session_is_only_for_calls(store, effect):
     with store.session("a") as s:
 
         def tool(what: str) -> None:
@@ -226,8 +227,8 @@ def test_inside_an_action_the_session_is_only_for_calls(store):
             ]()
 
         for what in ("state", "save", "rollback", "ask"):
-            with pytest.raises(errors.RefusedError, match="inside the action"):
-                s.call(tool, what)
+            with pytest.raises(errors.RefusedError, match=r"inside (the action tool|an action)"):
+                s.action(tool, effect=effect)(what)
 
 
 def test_what_is_left_after_a_crash_is_pending_and_can_be_left_behind(store):

@@ -75,7 +75,8 @@ class Journal:
         drafts = (*self._put_off, *drafts)
 
         def written(entries: list[Entry]) -> None:
-            self._put_off = [draft for draft in self._put_off if draft not in drafts]
+            these = set(map(id, drafts))
+            self._put_off = [draft for draft in self._put_off if id(draft) not in these]
             self.head = entries[-1].seq
             for entry in entries:
                 self.ledger.add(entry)
@@ -107,8 +108,10 @@ class Journal:
         """Raises `RefusedError` when the code is inside an action."""
         self.go_on()
         if self.stack:
-            name = self.ledger.actions[self.stack[-1]].name
-            raise RefusedError(f"{what} inside the action {name}: do it in the agent's own code, around the action")
+            # The start of a `repeatable` one may not be recorded yet.
+            action = self.ledger.actions.get(self.stack[-1])
+            inside = f"the action {action.name}" if action else "an action"
+            raise RefusedError(f"{what} inside {inside}: do it in the agent's own code, around the action")
 
     @property
     def parent(self) -> int | None:
