@@ -62,6 +62,25 @@ def test_an_exception_is_an_outcome_and_the_session_can_be_run_again(store):
     assert store.run(lambda s: "fixed", "a").result == "fixed"
 
 
+@pytest.mark.parametrize("fn", [5, "agent", None])
+def test_what_is_no_function_is_refused_before_anything_is_made(store, fn):
+    with pytest.raises(errors.EntryError):
+        store.run(fn, "a")
+    assert store.sessions() == []
+
+
+def test_a_coroutine_function_and_a_generator_are_refused_too(store):
+    async def waits(s):
+        return 1
+
+    def yields(s):
+        yield 1
+
+    for fn in (waits, yields):
+        with pytest.raises(errors.EntryError, match="plain function"):
+            store.run(fn, "a")
+
+
 def test_an_unknown_id_is_never_a_new_session_on_resume(store):
     with pytest.raises(errors.SessionUnknownError, match="nobody"):
         store.resume("nobody")

@@ -68,6 +68,21 @@ def _module_of_file(path: Path) -> ModuleType:
     return module
 
 
+def check(fn: Any) -> None:
+    """Raises `EntryError` for what is no agent that can be run here: not callable, a coroutine function, a generator."""
+    inner = inspect.unwrap(fn) if callable(fn) else fn
+    if not callable(fn):
+        raise EntryError(f"{fn!r} is no function")
+    for is_other, kind in (
+        (inspect.iscoroutinefunction, "coroutine function"),
+        (inspect.isgeneratorfunction, "generator"),
+    ):
+        if is_other(inner):
+            raise EntryError(
+                f"{getattr(inner, '__qualname__', inner)} is a {kind}; an agent is a plain function of one session"
+            )
+
+
 def name(fn: Any) -> str:
     """What finds this function again: `module:function`, or `file.py:function` for a script.
 

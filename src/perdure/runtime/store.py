@@ -89,9 +89,10 @@ class AgentStore:
 
         Everything that the outcome tells of is durable. `input` is recorded at the opening; left out, the recorded one
         holds. `wait_s` is how long to wait for a session that somebody holds. `accept_change` lets changed code leave
-        recorded `repeatable` calls behind. Raises `HeldError`, `InputDiffersError`, `SessionUnknownError` (with
-        `create=False`); an exception of the agent is `Outcome(status="failed")`.
+        recorded `repeatable` calls behind. Raises `HeldError`, `InputDiffersError`, `EntryError`, `SessionUnknownError`
+        (with `create=False`); an exception of the agent is `Outcome(status="failed")`.
         """
+        entries.check(fn)
         declared = agent_of(fn)
         opening = Opening(
             session=check_session_id(session),
