@@ -73,14 +73,10 @@ def check(fn: Any) -> None:
     inner = inspect.unwrap(fn) if callable(fn) else fn
     if not callable(fn):
         raise EntryError(f"{fn!r} is no function")
-    for is_other, kind in (
-        (inspect.iscoroutinefunction, "coroutine function"),
-        (inspect.isgeneratorfunction, "generator"),
-    ):
-        if is_other(inner):
-            raise EntryError(
-                f"{getattr(inner, '__qualname__', inner)} is a {kind}; an agent is a plain function of one session"
-            )
+    others = {"coroutine function": inspect.iscoroutinefunction, "generator": inspect.isgeneratorfunction}
+    for kind, is_one in others.items():
+        if is_one(inner):
+            raise EntryError(f"{getattr(inner, '__qualname__', inner)} is a {kind}; an agent is a plain function")
 
 
 def name(fn: Any) -> str:
