@@ -64,12 +64,16 @@ def _module_of_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]  # half of a module must not be taken for the whole by the next that asks
+        raise
     return module
 
 
 def check(fn: Any) -> None:
-    """Raises `EntryError` for what is no agent that can be run here: not callable, a coroutine function, a generator."""
+    """Raises `EntryError` for what is no agent that can be run: not callable, a coroutine function, a generator."""
     inner = inspect.unwrap(fn) if callable(fn) else fn
     if not callable(fn):
         raise EntryError(f"{fn!r} is no function")
