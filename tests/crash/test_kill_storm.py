@@ -84,7 +84,8 @@ class Storm:
         return len(rounds)
 
     def _check_actions(self, actions: Actions, rounds: list[Any]) -> None:
-        done = {(a.name, argument(a, "number")) for a in actions.values() if a.outcome is not None}
+        ended = (a for a in actions.values() if a.outcome is not None and a.outcome.how == "result")
+        done = {(a.name, argument(a, "number")) for a in ended}
         assert self.finished <= done, f"acknowledged as finished, and lost: {self.finished - done}"
         looked = {argument(a, "number"): argument(a, "chance") for a in actions.values() if a.name == "look"}
         for number, _, chance in rounds:

@@ -129,6 +129,13 @@ def name_of(fn: Any) -> str:
     return str(text).rsplit("<locals>.", 1)[-1]
 
 
+def undo_name(undo: Callable[..., Any] | str | None) -> str | None:
+    """What finds an undo again after a crash: module and name, since two modules may each have a `cancel`."""
+    if undo is None or isinstance(undo, str):
+        return undo
+    return f"{getattr(undo, '__module__', '')}:{name_of(undo)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The parameters of a function: names in order of position, and the one that takes the idempotency key."""

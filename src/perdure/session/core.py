@@ -298,7 +298,6 @@ class Journal:
 
     def _first_start(self, call: Call) -> Steps:
         key = yield from self._idempotency_key(call, self.head + len(self._put_off) + 1)
-        undo = call.options.undo
         return Action(
             seq=0,
             name=call.name,
@@ -308,7 +307,7 @@ class Journal:
             effect=call.effect,
             parent=self.parent,
             idempotency_key=key,
-            undo=undo if undo is None or isinstance(undo, str) else calls.name_of(undo),
+            undo=calls.undo_name(call.options.undo),
             undoes=call.undoes,
             after_rollback=call.options.after_rollback,
             asked=self._asked.pop(id(call), None),

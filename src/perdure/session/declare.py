@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 from perdure.errors import RefusedError
 from perdure.session import scope
-from perdure.session.call import DECLARED, Options, name_of
+from perdure.session.call import DECLARED, Options, name_of, undo_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -23,7 +23,7 @@ T = TypeVar("T")
 AGENT: Final = "__perdure_agent__"
 
 UNDOS: dict[str, Callable[..., Any]] = {}
-"""The functions that undo, by name: found again after a crash because their module declares them again."""
+"""The functions that undo, by module and name: found again after a crash because their module declares them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def register_undo(undo: Callable[..., Any] | str | None) -> None:
         raise RefusedError(
             f"undo={name_of(undo)}: it must be a function of a module, found again by its name after a crash"
         )
-    UNDOS[name_of(undo)] = undo
+    UNDOS[undo_name(undo) or ""] = undo
 
 
 def plain(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,7 +134,10 @@ def agent_of(fn: Any) -> Agent:
 
 
 def undos_of(fn: Any) -> dict[str, Callable[..., Any]]:
-    """What can undo an action of this agent: what was declared, and the functions of the agent's own module."""
+    """What can undo an action of this agent: what was declared, by module and name; its module's functions, by name.
+
+    The second finds an undo also when the module was run under another name, as a script is.
+    """
     module = sys.modules.get(getattr(fn, "__module__", "") or "")
     own = {name: value for name, value in vars(module).items() if callable(value)} if module else {}
     return {**own, **UNDOS}

@@ -243,7 +243,8 @@ class Core(Journal):
         yield from self._attempt(call, action)
 
     def _undo_call(self, action: Action) -> calls.Call:
-        fn = self.undos.get(action.undo or "")
+        name = action.undo or ""
+        fn = self.undos.get(name) or self.undos.get(name.rpartition(":")[2])
         if fn is None:
             raise EntryError(
                 f"{action.undo}, which undoes {action.name} (record {action.seq}), is not defined in this process: "
