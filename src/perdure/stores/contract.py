@@ -13,20 +13,29 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from perdure.log import KINDS, Record
+from perdure.log.branch import INSPECTION, RESTORE_POINT
+from perdure.log.branch import REENTRY as RE_ENTRY
 
-RE_ENTRY = 1
-"""Flag of a point: code can start here from its top."""
-
-RESTORE_POINT = 2
-"""Flag of a point: made by the agent's own code."""
-
-INSPECTION = 4
-"""Flag of a point: only to look at (timer, signal, operator, error)."""
+__all__ = [
+    "INSPECTION",
+    "RESTORE_POINT",
+    "RE_ENTRY",
+    "Batch",
+    "Head",
+    "Lease",
+    "Point",
+    "Store",
+    "check_batch",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The index row of one snapshot. `parent` is the seq of the snapshot it came from, 0 for none."""
+    """The index row of one snapshot.
+
+    `parent` is the seq of the snapshot it came from, 0 for none. `flags`: `RE_ENTRY` if code can start there from its
+    top, `RESTORE_POINT` if the agent's own code made it, `INSPECTION` if it is only to look at.
+    """
 
     seq: int
     parent: int
