@@ -262,3 +262,15 @@ def test_a_session_is_given_back_even_when_closing_it_fails(store, monkeypatch):
         s.close()
     with store.session("a") as again:
         assert again.state["x"] == 1
+
+
+def test_one_object_in_two_places_is_told_and_comes_back_as_two(store, caplog):
+    with store.session("a") as s:
+        plan = ["x"]
+        s.state["doc"] = {"plan": plan, "copy": plan}
+        s.save()
+        assert "$.doc.plan" in caplog.text
+        assert "$.doc.copy" in caplog.text
+    with store.session("a") as s:
+        s.state["doc"]["plan"].append("y")
+        assert s.state["doc"]["copy"] == ["x"]

@@ -10,7 +10,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import ClosedError, DamageError, FencedError, RolledBack, Stopped, StoreError, Suspended
+from perdure.errors import ClosedError, DamageError, RolledBack, Stopped, StoreError, Suspended
 from perdure.runtime.outcome import Outcome
 from perdure.session import scope
 
@@ -77,6 +77,3 @@ def stopping_on_signals(stop: Callable[[str], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-__all__ = ["FencedError", "drive", "stopping_on_signals"]

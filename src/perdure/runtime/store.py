@@ -381,6 +381,3 @@ def open_agent_store(url: str, *, lease_s: float = limits.LEASE_S, **options: An
     `FormatNewerError`, `StoreFailedError`.
     """
     return AgentStore(open_store(url, **options), lease_s=lease_s)
-
-
-__all__ = ["AgentStore", "SessionInfo", "open_agent_store"]

@@ -21,7 +21,7 @@ from perdure.errors import (
     SuspendedError,
     UnstorableError,
 )
-from perdure.log.action import STRICTNESS, Action, Actions, Outcome, outcome_body, outcome_of, started_body
+from perdure.log.action import STRICTNESS, Action, Actions, Outcome, outcome_body, started_body
 from perdure.log.branch import branch
 from perdure.session import call as calls
 from perdure.session import failure
@@ -437,6 +437,3 @@ def _result(call: Call, result: Any) -> Outcome:
     except UnstorableError as error:
         told = {"path": error.path, "reason": error.reason, "text": values.describe(result)}
         return Outcome("unstorable", told)
-
-
-__all__ = ["Journal", "attempted", "key_mark", "outcome_of", "question_mark"]

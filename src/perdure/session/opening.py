@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from perdure import limits, values
 from perdure.errors import (
     DamageError,
-    HeldError,
     InputDiffersError,
     RestoreError,
     SessionExistsError,
@@ -66,7 +65,6 @@ class Opened:
     opening: Entry
     tail: list[Entry] = field(default_factory=list)
     snapshot: Snapshot | None = None
-    restored: dict[str, Any] = field(default_factory=dict)
 
 
 def find(store: Store, session: str) -> Summary | None:
@@ -249,18 +247,3 @@ def result_of(reader: Reader, opening: Opening, summary: Summary) -> Any:
     if not found:
         raise DamageError(f"{reader.session}: its result is missing in the index of marks")
     return values.decode(found[-1]["result"])
-
-
-__all__ = [
-    "NO_INPUT",
-    "HeldError",
-    "Opened",
-    "Opening",
-    "check_end",
-    "find",
-    "hold",
-    "result_of",
-    "start",
-    "summary_of",
-    "take_up",
-]

@@ -5,6 +5,7 @@ Saving, passing recorded points again, rolling back, and the end of an entry.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from perdure.session.ledger import Ledger
 from perdure.session.parts import State
 from perdure.session.request import Draft, StateAt, Steps
 from perdure.state.shadow import Shadow
+from perdure.state.survey import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from perdure.session.snapshot import Snapshot
     from perdure.state.shadow import Changes
 
+
+_log = logging.getLogger("perdure.state")
 
 COMPLETED = b"completed"
 """The mark of the record that holds the result of the session."""
@@ -107,7 +111,12 @@ class Core(Journal):
         return seq
 
     def _changes(self, *, full: bool = False) -> Changes:
-        return self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
+        changes = self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
+        for one, other in changes.aliases:
+            _log.warning(
+                "%s and %s are one object; a state is a tree, and they come back as two", shown(one), shown(other)
+            )
+        return changes
 
     def _write_point(
         self, changes: Changes, flags: int, *drafts: Draft, name: str | None = None, reason: str | None = None

@@ -13,28 +13,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from perdure.log import KINDS, Record
-from perdure.log.branch import INSPECTION, RESTORE_POINT
-from perdure.log.branch import REENTRY as RE_ENTRY
-
-__all__ = [
-    "INSPECTION",
-    "RESTORE_POINT",
-    "RE_ENTRY",
-    "Batch",
-    "Head",
-    "Lease",
-    "Point",
-    "Store",
-    "check_batch",
-]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """The index row of one snapshot.
 
-    `parent` is the seq of the snapshot it came from, 0 for none. `flags`: `RE_ENTRY` if code can start there from its
-    top, `RESTORE_POINT` if the agent's own code made it, `INSPECTION` if it is only to look at.
+    `parent` is the seq of the snapshot it came from, 0 for none. `flags` are those of `log.branch`:
+    re-entry point, restore point, for inspection.
     """
 
     seq: int
