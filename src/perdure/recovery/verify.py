@@ -6,20 +6,18 @@ It never stops at the first problem and changes nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError, RestoreError
-from perdure.log.action import Actions, about
-from perdure.log.entry import Entry
+from perdure.log.marks import Marks
 from perdure.log.summary import with_mark
 from perdure.recovery import restore
 from perdure.recovery.history import SNAPSHOTS, History, Problem, history
-from perdure.session.core import key_mark, question_mark
-from perdure.session.points import COMPLETED
 from perdure.session.snapshot import Snapshot
-from perdure.stores.contract import Point, Store
+from perdure.session.writer import points_of
+from perdure.stores.contract import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +91,7 @@ def _check_summary(found: History) -> None:
 
 def _check_points(found: History) -> None:
     stored = {point.seq: point for point in found.reader.store.points(found.reader.session)}
-    made = {
-        e.seq: Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us)
-        for e in found.entries.values()
-        if e.kind == "saved"
-    }
+    made = {point.seq: point for point in points_of(found.entries.values())}
     _compare(found, "points", stored, made)
 
 
@@ -122,9 +116,9 @@ def _is_unknown(found: History, *seqs: object) -> bool:
 
 def _check_marks(found: History) -> None:
     made: dict[bytes, list[int]] = defaultdict(list)
-    total = b""
-    for entry, marks in _marked(found):
-        for mark in {*marks}:
+    marks, total = Marks(), b""
+    for entry in found.entries.values():
+        for mark in {*marks.of(entry)}:
             made[mark].append(entry.seq)
             total = with_mark(total, mark, seq=entry.seq)
     if found.summary is not None and not found.problems and found.summary.marks != total:
@@ -137,30 +131,6 @@ def _check_marks(found: History) -> None:
         strange = [seq for seq in stored if seq not in seqs and seq in found.entries]
         if strange and not found.problems:
             found.report(strange[0], f"records {strange} are wrongly under a mark in the index of marks", "index")
-
-
-def _marked(found: History) -> Iterator[tuple[Entry, list[bytes]]]:
-    """The entries, each with the marks that it is looked up by."""
-    actions, questions = Actions(), dict[int, str | None]()
-    for entry in found.entries.values():
-        actions.apply(entry)
-        if entry.kind == "asked":
-            questions[entry.seq] = entry["key"]
-        yield entry, _marks(entry, actions, questions)
-
-
-def _marks(entry: Entry, actions: Actions, questions: dict[int, str | None]) -> list[bytes]:
-    if entry.kind == "status":
-        failed = [actions[seq].key for seq in entry["around"] if seq in actions]
-        return [COMPLETED] if entry["status"] == "completed" else [key_mark(key) for key in failed if key is not None]
-    if entry.kind in ("asked", "answered"):
-        asked = entry.seq if entry.kind == "asked" else int(entry["asked"])
-        key = questions.get(asked)
-        answers = [b"a" + asked.to_bytes(8, "big")] if entry.kind == "answered" else []
-        return answers + ([question_mark(key)] if key is not None else [])
-    action = actions.get(about(entry) or entry.seq)
-    effect = actions.get(action.undoes) if action is not None and action.undoes is not None else action
-    return [key_mark(effect.key)] if effect is not None and effect.key is not None else []
 
 
 def _check_keyframes(found: History) -> None:

@@ -9,6 +9,7 @@ from perdure import limits, values
 from perdure.errors import DamageError, EntryError, NoPointError, SessionUnknownError, SuspendedError, UndecidedError
 from perdure.log import points
 from perdure.log.action import Actions
+from perdure.log.marks import answer_mark, key_mark, question_mark
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
 from perdure.runtime import entry as entries
@@ -16,7 +17,6 @@ from perdure.runtime import operator, runner
 from perdure.runtime.detail import Detail, detail
 from perdure.runtime.outcome import Outcome, Question
 from perdure.session import call as calls
-from perdure.session.core import key_mark, question_mark
 from perdure.session.declare import Agent, agent_of, undos_of
 from perdure.session.lease import Keeper, is_dead, new_owner, owner_text
 from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of, summary_of
@@ -318,7 +318,7 @@ class AgentStore:
             raise UndecidedError(
                 f"{session}: {answer!r} is no answer to {entry['prompt']!r}; it takes {entry['choices']}"
             )
-        mark = b"a" + entry.seq.to_bytes(8, "big")
+        mark = answer_mark(entry.seq)
         if self.backend.find(session, mark):
             raise UndecidedError(f"{session}: question {entry.seq} is answered already")
         marks = (mark, question_mark(entry["key"])) if entry["key"] is not None else (mark,)

@@ -23,6 +23,7 @@ from perdure.errors import (
 )
 from perdure.log.action import STRICTNESS, Action, Actions, Outcome, outcome_body, started_body
 from perdure.log.branch import branch
+from perdure.log.marks import answer_mark, key_mark, question_mark
 from perdure.session import call as calls
 from perdure.session import failure
 from perdure.session.call import Call, Done, NotDone
@@ -37,16 +38,6 @@ if TYPE_CHECKING:
 
 AGAIN, REUSE = "again", "reuse"
 """What a person says about a call whose effect already stands on a branch that was left."""
-
-
-def key_mark(key: bytes) -> bytes:
-    """What all records about the effect with this key can be looked up by."""
-    return b"k" + sha256(key).digest()[:16]
-
-
-def question_mark(key: str) -> bytes:
-    """What the question with this key, and its answer, can be looked up by."""
-    return b"q" + sha256(key.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 class Journal:
@@ -397,7 +388,7 @@ class Journal:
             raise KeyReusedError(
                 f"the question {key!r} was {asked['prompt']!r} (record {asked.seq}); now it is {prompt!r}"
             )
-        answers = yield Find(b"a" + asked.seq.to_bytes(8, "big"))
+        answers = yield Find(answer_mark(asked.seq))
         if not answers:
             raise Suspended((asked.seq,))
         return values.decode(answers[0]["answer"]), asked.seq

@@ -16,10 +16,11 @@ from perdure.errors import (
 )
 from perdure.log import summary as summaries
 from perdure.log.branch import branch, is_reentry
+from perdure.log.marks import COMPLETED
 from perdure.log.record import GENESIS
 from perdure.log.summary import Summary
 from perdure.session.lease import acquire
-from perdure.session.points import COMPLETED, Start
+from perdure.session.points import Start
 from perdure.session.request import Commit, Draft
 from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.session.survey import beyond

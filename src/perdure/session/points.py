@@ -14,9 +14,10 @@ from perdure.errors import DivergedError, EntryError, NoProgressError, RefusedEr
 from perdure.log import points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import REENTRY, RESTORE_POINT, branch, is_reentry
+from perdure.log.marks import COMPLETED, key_mark
 from perdure.session import call as calls
 from perdure.session import failure
-from perdure.session.core import Journal, key_mark
+from perdure.session.core import Journal
 from perdure.session.ledger import Ledger
 from perdure.session.parts import State
 from perdure.session.request import Draft, StateAt, Steps
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("perdure.state")
-
-COMPLETED = b"completed"
-"""The mark of the record that holds the result of the session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from perdure.log.entry import Entry, link
 from perdure.stores.contract import Batch, Point
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from perdure import values
     from perdure.log.record import Record
@@ -107,7 +107,16 @@ class Writer:
         return summary.encoded(session=self.session, seq=head.seq, chain=head.chain)
 
     def _batch(self, drafts: list[Draft], entries: list[Entry], records: list[Record], summary: Summary) -> Batch:
-        points = [Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us) for e in entries if e.kind == "saved"]
         marks = [(mark, entry.seq) for draft, entry in zip(drafts, entries, strict=True) for mark in draft.marks]
-        keyframes = [(entry["of"], entry.seq) for entry in entries if entry.kind == "keyframe"]
-        return Batch(tuple(records), tuple(points), tuple(marks), tuple(keyframes), self._beside(records[-1], summary))
+        beside = self._beside(records[-1], summary)
+        return Batch(tuple(records), points_of(entries), tuple(marks), keyframes_of(entries), beside)
+
+
+def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:
+    """The rows of the index of snapshots that these entries make."""
+    return tuple(Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us) for e in entries if e.kind == "saved")
+
+
+def keyframes_of(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:
+    """The rows of the index of keyframes that these entries make."""
+    return tuple((entry["of"], entry.seq) for entry in entries if entry.kind == "keyframe")

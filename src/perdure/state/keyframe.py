@@ -80,7 +80,7 @@ def fold(
     """
     nodes = _nodes(manifest)
     pieces = {name: piece(node) for name, node in nodes.items()}
-    chunks = Chunks(load, set(_digests(manifest)))
+    chunks = Chunks(load, set(addresses(manifest)))
     for ops in deltas:
         for op in ops:
             _apply(pieces, op, chunks)
@@ -172,7 +172,8 @@ def _is_small(each: Whole, size: int) -> bool:
     return each.node[0] == "s" if each.node is not None else weight(each.value, size + 1) <= size
 
 
-def _digests(manifest: Manifest) -> Iterator[bytes]:
+def addresses(manifest: Manifest) -> Iterator[bytes]:
+    """The addresses of the chunks that a manifest names, some of them more than once."""
     pending = list(_nodes(manifest).values())
     while pending:
         node = pending.pop()

@@ -83,11 +83,11 @@ class Store(ABC):
     """Whether what was acknowledged is there after the process, and the machine, have died."""
 
     @abstractmethod
-    def create(self, session: str, *, owner: str, family: str | None = None) -> Lease:
-        """Makes an empty session, held by `owner` in epoch 1, in one transaction; durable on return.
+    def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
+        """Makes an empty session, held by `owner` in this epoch, in one transaction; durable on return.
 
-        `family` names the family it joins; without one it founds the family of its own id. Raises `SessionIdError`,
-        `SessionExistsError`, `SessionErasedError`.
+        `family` names the family it joins; without one it founds the family of its own id. `epoch` is above 1 for a log
+        that was begun elsewhere. Raises `SessionIdError`, `SessionExistsError`, `SessionErasedError`.
         """
 
     @abstractmethod

@@ -64,7 +64,7 @@ class MemoryStore(Store):
         with _PLACES_LOCK:
             self._place = _PLACES.setdefault(name, _Place()) if name else _Place()
 
-    def create(self, session: str, *, owner: str, family: str | None = None) -> Lease:
+    def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """See `Store.create`."""
         check_session_id(session)
         check_session_id(family or session)
@@ -73,7 +73,7 @@ class MemoryStore(Store):
                 raise refusals.erased(session)
             if session in place.sessions:
                 raise refusals.exists(session)
-            lease = Lease(session, 1, refusals.named(owner), 0)
+            lease = Lease(session, epoch, refusals.named(owner), 0)
             place.sessions[session] = _Session(family or session, lease, next(place.changes))
             return lease
 

@@ -25,9 +25,9 @@ class Passing(Store):
     def __init__(self, right: Store) -> None:
         self.right, self.url = right, right.url
 
-    def create(self, session: str, *, owner: str, family: str | None = None) -> Lease:
+    def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """Handed on."""
-        return self.right.create(session, owner=owner, family=family)
+        return self.right.create(session, owner=owner, family=family, epoch=epoch)
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """Handed on."""
@@ -251,12 +251,22 @@ class ForgetsTheDead(Passing):
         super().__init__(right)
         self._lives = count(2)
 
-    def create(self, session: str, *, owner: str, family: str | None = None) -> Lease:
+    def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """Under another name, when the first one is dead."""
         try:
-            return self.right.create(session, owner=owner, family=family)
+            return self.right.create(session, owner=owner, family=family, epoch=epoch)
         except SessionErasedError:
-            return self.right.create(f"{session}.{next(self._lives)}", owner=owner, family=family)
+            return self.right.create(f"{session}.{next(self._lives)}", owner=owner, family=family, epoch=epoch)
+
+
+class BeginsAnew(Passing):
+    """Lets every session begin in epoch 1, also one that was begun elsewhere."""
+
+    caught_by = "test_a_session_may_begin_in_a_later_epoch"
+
+    def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
+        """In the first epoch."""
+        return self.right.create(session, owner=owner, family=family, epoch=min(epoch, 1))
 
 
 class SharesChunks(Passing):
@@ -284,9 +294,9 @@ class IgnoresCase(Passing):
 
     caught_by = "test_ids_that_look_alike_are_kept_apart"
 
-    def create(self, session: str, *, owner: str, family: str | None = None) -> Lease:
+    def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """In small letters."""
-        return self.right.create(session.lower(), owner=owner, family=family)
+        return self.right.create(session.lower(), owner=owner, family=family, epoch=epoch)
 
 
 class ReadsOn(Passing):
@@ -302,6 +312,7 @@ class ReadsOn(Passing):
 
 BROKEN = (
     AcknowledgesEarly,
+    BeginsAnew,
     LastWriteWins,
     Unfenced,
     UncheckedHead,

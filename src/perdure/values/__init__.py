@@ -8,7 +8,7 @@ from __future__ import annotations
 from perdure.values.codecs import decode, encode
 from perdure.values.describe import describe
 from perdure.values.exact import CONTAINERS, IMMUTABLE, is_immutable, same
-from perdure.values.frame import Dictionary, address, seal, unseal
+from perdure.values.frame import Dictionary, address, dictionary_named, seal, unseal
 from perdure.values.opaque import Opaque
 from perdure.values.registry import allow, is_allowed, storable
 
@@ -21,6 +21,7 @@ __all__ = [
     "allow",
     "decode",
     "describe",
+    "dictionary_named",
     "encode",
     "is_allowed",
     "is_immutable",

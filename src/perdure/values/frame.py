@@ -149,6 +149,12 @@ def unseal(frame: bytes, *, dictionary: Callable[[bytes], Dictionary] | None = N
     return codec, data
 
 
+def dictionary_named(frame: bytes) -> bytes | None:
+    """The address of the dictionary's chunk that a frame needs; None if it needs none. Raises as `unseal` does."""
+    _, compression, _, payload = _opened(frame)
+    return payload[:DIGEST_BYTES] if compression == ZSTD_DICTIONARY else None
+
+
 def _opened(frame: bytes) -> tuple[str, int, int, bytes]:
     """Codec, compression, length of the data, and what follows the header, each checked."""
     if len(frame) < _HEADER.size or frame[:2] != MAGIC:

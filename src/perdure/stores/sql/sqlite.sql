@@ -17,7 +17,7 @@ INSERT OR IGNORE INTO families (id) VALUES (?);
 
 -- name: create
 INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, summary)
-VALUES (:id, (SELECT number FROM families WHERE id = :family), 0, zeroblob(32), 1, :owner, 0, :tick, x'');
+VALUES (:id, (SELECT number FROM families WHERE id = :family), 0, zeroblob(32), :epoch, :owner, 0, :tick, x'');
 
 -- name: set_lease
 UPDATE sessions SET epoch = ?, owner = ?, counter = ? WHERE number = ?;

@@ -63,7 +63,7 @@ class SqliteStore(Store):
         with self._reader.connection():
             fork.watch(self)
 
-    def create(self, session: str, *, owner: str, family: str | None = None) -> Lease:
+    def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """See `Store.create`."""
         check_session_id(session)
         check_session_id(session if family is None else family)
@@ -76,8 +76,8 @@ class SqliteStore(Store):
             db.execute(rows.SQL["found_family"], (family,))
             tick = rows.tick_after(db, -1)
             row = {"id": session, "family": family, "owner": rows.blob(refusals.named(owner)), "tick": tick}
-            db.execute(rows.SQL["create"], row)
-        return Lease(session, 1, owner, 0)
+            db.execute(rows.SQL["create"], row | {"epoch": epoch})
+        return Lease(session, epoch, owner, 0)
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """See `Store.claim`."""

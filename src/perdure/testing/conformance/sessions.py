@@ -60,6 +60,12 @@ class SessionChecks(Place):
             same(store.head("s"), Head("s", "s", 0, GENESIS, 1, b""))
             same([store.points("s"), store.keyframes("s"), list(store.read("s")), store.find("s", b"m")], [[]] * 4)
 
+    def test_a_session_may_begin_in_a_later_epoch(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            same(store.create("s", owner="me", epoch=41), Lease("s", 41, "me", 0))
+            same((store.lease("s"), store.head("s").epoch), (Lease("s", 41, "me", 0), 41))
+            same(store.claim("s", owner="other", seen=store.lease("s")).epoch, 42)
+
     def test_a_session_is_created_once(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
             Log(store).append(b"1")

@@ -1,0 +1,28 @@
+"""Which chunks a record needs to be read: what goes with it when it is taken elsewhere, and what must not be swept.
+
+The one list of the places in which a record names a chunk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure import values
+from perdure.state import keyframe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perdure.log.entry import Entry
+    from perdure.log.record import Record
+
+
+def dictionary(record: Record) -> bytes | None:
+    """The address of the chunk that the body is compressed with, if it is. Raises `DamageError`."""
+    return values.dictionary_named(record.body)
+
+
+def contents(entry: Entry) -> Iterator[bytes]:
+    """The addresses of the chunks that the body names, some perhaps more than once. Raises `DamageError`."""
+    if entry.kind == "keyframe":
+        yield from keyframe.addresses(values.decode(entry["manifest"]))
