@@ -22,10 +22,10 @@ class Slow(Passing):
         super().__init__(open_store(path))
         self._kind = kind
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         if any(record.kind == self._kind for record in batch.records):
             time.sleep(0.01)
-        super().append(session, batch, epoch=epoch, head=head)
+        return super().append(session, batch, epoch=epoch, head=head)
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """Where sessions are kept: the contract, and one file or folder per kind of place."""
 
-from perdure.stores.contract import Batch, Head, Lease, Point, Store
+from perdure.stores.contract import Batch, Head, Item, Lease, Point, Store
 from perdure.stores.ids import check_session_id
 from perdure.stores.opening import open_store
 
 __all__ = [
     "Batch",
     "Head",
+    "Item",
     "Lease",
     "Point",
     "Store",

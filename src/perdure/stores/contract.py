@@ -36,7 +36,7 @@ class Batch:
 
     `points`, `keyframes` (seq of the snapshot, seq of the keyframe's record) replace what the index has under the same
     seq; `marks` (mark, seq) are added to the look-up index. `summary` is shown in listings; an empty one leaves the
-    last.
+    last. `taken` are the numbers of the items that leave the inbox with it.
     """
 
     records: tuple[Record, ...]
@@ -44,6 +44,15 @@ class Batch:
     marks: tuple[tuple[bytes, int], ...] = ()
     keyframes: tuple[tuple[int, int], ...] = ()
     summary: bytes = b""
+    taken: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What somebody sent to a session and nobody has taken yet. Numbers count from 1, in the order of sending."""
+
+    number: int
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +120,29 @@ class Store(ABC):
         """The newest lease."""
 
     @abstractmethod
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """Writes the batch if `epoch` is the newest, held by somebody, and the log ends at `head`; durable on return.
 
+        Returns the number of the newest item that was ever sent to the session, 0 for none: so a writer hears of its
+        inbox without asking. `epoch` None is that of a writer who holds no lease: it may write while nobody holds one.
+
         Records must be of this session and numbered from head + 1 without gaps, points, marks and keyframes must speak
-        of records up to the new end; else `ValueError`. Raises `FencedError` first, then `ConflictError`. On any error
-        but `StoreFailedError` nothing is written; after `StoreFailedError` all of it is there or nothing, and the head
-        says which.
+        of records up to the new end; else `ValueError`. Raises `FencedError` (`HeldError` without an epoch) first, then
+        `ConflictError`: for another head, and for a taken item that is not there. On any error but `StoreFailedError`
+        nothing is written; after `StoreFailedError` all of it is there or nothing, and the head says which.
         """
+
+    @abstractmethod
+    def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
+        """Puts an item into the session's inbox, whoever holds it; durable on return. Its number.
+
+        A `mark` makes it once: None, and nothing is kept, if an item with that mark was ever sent to the session, also
+        when that one was taken long ago.
+        """
+
+    @abstractmethod
+    def inbox(self, session: str, *, after: int = 0) -> list[Item]:
+        """The items with higher numbers than `after` that nobody has taken, by number."""
 
     @abstractmethod
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
@@ -157,10 +181,11 @@ class Store(ABC):
         """The whole look-up index: (mark, seq), in any order."""
 
     @abstractmethod
-    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
+    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int | None) -> None:
         """Keeps contents under their addresses, once per family; durable on return.
 
-        One that is there already is left alone if equal, and replaced if not: that repairs it. Raises `FencedError`.
+        One that is there already is left alone if equal, and replaced if not: that repairs it. `epoch` and what is
+        raised are as for `append`.
         """
 
     @abstractmethod
@@ -169,7 +194,7 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, session: str) -> None:
-        """Removes all of a session, and its family's chunks with the last of the family; durable on return.
+        """Removes all of a session with its inbox, and its family's chunks with the last of it; durable on return.
 
         A tombstone stays: the id is refused for ever. Deleting it again finishes what a crash interrupted.
         """
@@ -194,6 +219,8 @@ def check_batch(session: str, batch: Batch, *, head: int) -> int:
             raise ValueError(f"{session}: record {end} must come next, not {record.session} #{record.seq}")
         if record.kind not in KINDS:
             raise ValueError(f"{session}: record {end} is of no known kind: {record.kind}")
+    if len(set(batch.taken)) < len(batch.taken):
+        raise ValueError(f"{session}: the batch takes an item twice: {batch.taken}")
     named = [point.seq for point in batch.points]
     named += [seq for _, seq in batch.marks]
     named += [seq for pair in batch.keyframes for seq in pair]

@@ -14,7 +14,7 @@ from typing import Any, Final
 from perdure import faults
 from perdure.log import GENESIS, Record
 from perdure.stores import refusals
-from perdure.stores.contract import Batch, Head, Lease, Point, Store, check_batch
+from perdure.stores.contract import Batch, Head, Item, Lease, Point, Store, check_batch
 from perdure.stores.ids import check_session_id
 
 
@@ -28,6 +28,9 @@ class _Session:
     keyframes: dict[int, int] = field(default_factory=dict)
     marks: dict[bytes, set[int]] = field(default_factory=dict)
     summary: bytes = b""
+    sent: int = 0
+    inbox: dict[int, Item] = field(default_factory=dict)
+    sent_marks: set[bytes] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -107,13 +110,16 @@ class MemoryStore(Store):
         with self._open():
             return self._session(session).lease
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
         check_batch(session, batch, head=head)
         with self._open() as place:
             found = self._held(session, epoch=epoch)
             if len(found.records) != head:
                 raise refusals.conflict(session, head=len(found.records), expected=head)
+            for number in batch.taken:
+                if number not in found.inbox:
+                    raise refusals.taken(session, number=number)
             faults.reach("append.inside")
             found.records += batch.records
             found.points.update((point.seq, point) for point in batch.points)
@@ -122,6 +128,26 @@ class MemoryStore(Store):
                 found.marks.setdefault(mark, set()).add(seq)
             found.summary = batch.summary or found.summary
             found.changed = next(place.changes)
+            for number in batch.taken:
+                del found.inbox[number]
+            return found.sent
+
+    def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
+        """See `Store.send`."""
+        with self._open():
+            found = self._session(session)
+            if mark in found.sent_marks:
+                return None
+            if mark is not None:
+                found.sent_marks.add(mark)
+            found.sent += 1
+            found.inbox[found.sent] = Item(found.sent, content)
+            return found.sent
+
+    def inbox(self, session: str, *, after: int = 0) -> list[Item]:
+        """See `Store.inbox`."""
+        with self._open():
+            return [item for number, item in self._session(session).inbox.items() if number > after]
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
@@ -166,7 +192,7 @@ class MemoryStore(Store):
         with self._open():
             return [(mark, seq) for mark, seqs in self._session(session).marks.items() for seq in seqs]
 
-    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
+    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int | None) -> None:
         """See `Store.put_chunks`."""
         with self._open() as place:
             family = self._held(session, epoch=epoch).family
@@ -210,8 +236,12 @@ class MemoryStore(Store):
             raise refusals.erased(session)
         raise refusals.unknown(session, url=self.url)
 
-    def _held(self, session: str, *, epoch: int) -> _Session:
+    def _held(self, session: str, *, epoch: int | None) -> _Session:
         found = self._session(session)
+        if epoch is None:
+            if found.lease.owner:
+                raise refusals.held_by(found.lease)
+            return found
         if found.lease.epoch != epoch or not found.lease.owner:
             raise refusals.fenced(found.lease, epoch=epoch)
         return found

@@ -63,6 +63,16 @@ def conflict(session: str, *, head: int, expected: int) -> ConflictError:
     return ConflictError(f"{session}: the log ends at {head}, not at {expected}; read on from there")
 
 
+def held_by(newest: Lease) -> HeldError:
+    """For a writer without a lease, when somebody has one."""
+    return HeldError(f"{newest.session}: {newest.owner} holds it in epoch {newest.epoch}; write when it is given back")
+
+
+def taken(session: str, *, number: int) -> ConflictError:
+    """For a writer who takes an item that is not in the inbox."""
+    return ConflictError(f"{session}: item {number} is not in the inbox, somebody has taken it; look again")
+
+
 def missing_record(session: str, *, seq: int) -> DamageError:
     """For a record that is asked for and not there."""
     return DamageError(f"{session}: record {seq} is missing")

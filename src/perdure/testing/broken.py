@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from perdure.errors import ConflictError, HeldError, SessionErasedError
 from perdure.log import Record
-from perdure.stores import Batch, Head, Lease, Point, Store
+from perdure.stores import Batch, Head, Item, Lease, Point, Store
 
 
 class Passing(Store):
@@ -45,9 +45,17 @@ class Passing(Store):
         """Handed on."""
         return self.right.lease(session)
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """Handed on."""
-        self.right.append(session, batch, epoch=epoch, head=head)
+        return self.right.append(session, batch, epoch=epoch, head=head)
+
+    def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
+        """Handed on."""
+        return self.right.send(session, content, mark=mark)
+
+    def inbox(self, session: str, *, after: int = 0) -> list[Item]:
+        """Handed on."""
+        return self.right.inbox(session, after=after)
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """Handed on."""
@@ -81,7 +89,7 @@ class Passing(Store):
         """Handed on."""
         return self.right.marks(session)
 
-    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
+    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int | None) -> None:
         """Handed on."""
         self.right.put_chunks(session, chunks, epoch=epoch)
 
@@ -105,13 +113,14 @@ class AcknowledgesEarly(Passing):
 
     def __init__(self, right: Store) -> None:
         super().__init__(right)
-        self._late: tuple[str, Batch, int, int] | None = None
+        self._late: tuple[str, Batch, int | None, int] | None = None
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """Checked now, written later."""
         self._write()
-        self.right.append(session, Batch(()), epoch=epoch, head=head)
+        sent = self.right.append(session, Batch(()), epoch=epoch, head=head)
         self._late = (session, batch, epoch, head)
+        return sent
 
     def _write(self) -> None:
         if self._late is not None:
@@ -143,12 +152,13 @@ class LastWriteWins(Passing):
         super().__init__(right)
         self._over: dict[tuple[str, int], Record] = {}
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """Overwrites where it should refuse."""
         try:
-            self.right.append(session, batch, epoch=epoch, head=head)
+            return self.right.append(session, batch, epoch=epoch, head=head)
         except ConflictError:
             self._over.update({(session, record.seq): record for record in batch.records})
+            return 0
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """What was written last."""
@@ -161,9 +171,9 @@ class Unfenced(Passing):
 
     caught_by = "test_an_old_epoch_is_fenced"
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:  # noqa: ARG002 - that is the fault
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:  # noqa: ARG002 - the fault
         """In whatever epoch it is."""
-        self.right.append(session, batch, epoch=self.right.lease(session).epoch, head=head)
+        return self.right.append(session, batch, epoch=self.right.lease(session).epoch, head=head)
 
 
 class UncheckedHead(Passing):
@@ -171,11 +181,11 @@ class UncheckedHead(Passing):
 
     caught_by = "test_an_append_must_know_the_head"
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """Renumbers the records to fit."""
         end = self.right.head(session).seq
         records = tuple(replace(record, seq=record.seq - head + end) for record in batch.records)
-        self.right.append(session, replace(batch, records=records), epoch=epoch, head=end)
+        return self.right.append(session, replace(batch, records=records), epoch=epoch, head=end)
 
 
 class WritesOneByOne(Passing):
@@ -183,12 +193,12 @@ class WritesOneByOne(Passing):
 
     caught_by = "test_a_batch_must_fit"
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """All but the last alone."""
         for record in batch.records[:-1]:
             self.right.append(session, Batch((record,)), epoch=epoch, head=head)
             head += 1
-        self.right.append(session, replace(batch, records=batch.records[-1:]), epoch=epoch, head=head)
+        return self.right.append(session, replace(batch, records=batch.records[-1:]), epoch=epoch, head=head)
 
 
 class _Forgets(Passing):
@@ -196,9 +206,9 @@ class _Forgets(Passing):
 
     forgotten: ClassVar[dict[str, Any]]
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """Without that part."""
-        self.right.append(session, replace(batch, **self.forgotten), epoch=epoch, head=head)
+        return self.right.append(session, replace(batch, **self.forgotten), epoch=epoch, head=head)
 
 
 class ForgetsPoints(_Forgets):
@@ -278,7 +288,7 @@ class SharesChunks(Passing):
         super().__init__(right)
         self._pile: dict[bytes, bytes] = {}
 
-    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
+    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int | None) -> None:
         """On the pile, too."""
         self.right.put_chunks(session, chunks, epoch=epoch)
         self._pile |= chunks
@@ -310,6 +320,65 @@ class ReadsOn(Passing):
         return [there[seq] for seq in seqs if seq in there]
 
 
+class WritesOverTheHolder(Passing):
+    """Lets a writer without a lease write while somebody holds the session."""
+
+    caught_by = "test_without_a_lease_one_writes_only_while_nobody_has_it"
+
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
+        """In the epoch of whoever holds it."""
+        return self.right.append(
+            session, batch, epoch=self.right.lease(session).epoch if epoch is None else epoch, head=head
+        )
+
+
+class SendsAgain(Passing):
+    """Takes no notice of what makes an item the same."""
+
+    caught_by = "test_a_mark_makes_an_item_once_for_ever"
+
+    def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:  # noqa: ARG002 - the fault
+        """As often as it is called."""
+        return self.right.send(session, content)
+
+
+class DeliversTwice(_Forgets):
+    """Leaves in the inbox what a record has taken."""
+
+    forgotten: ClassVar[dict[str, Any]] = {"taken": ()}
+    caught_by = "test_an_item_goes_with_the_record_that_takes_it"
+
+
+class LosesItems(Passing):
+    """Takes items out before it knows that the record can be written."""
+
+    caught_by = "test_an_item_stays_when_its_record_is_refused"
+
+    def __init__(self, right: Store) -> None:
+        super().__init__(right)
+        self._gone: set[int] = set()
+
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
+        """Whatever becomes of the batch."""
+        self._gone.update(batch.taken)
+        return self.right.append(session, batch, epoch=epoch, head=head)
+
+    def inbox(self, session: str, *, after: int = 0) -> list[Item]:
+        """Without those."""
+        return [item for item in self.right.inbox(session, after=after) if item.number not in self._gone]
+
+
+class TellsNobody(Passing):
+    """Does not tell a writer that something was sent."""
+
+    caught_by = "test_a_writer_hears_of_its_inbox"
+
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
+        """Nothing ever."""
+        self.right.append(session, batch, epoch=epoch, head=head)
+        return 0
+
+
 BROKEN = (
     AcknowledgesEarly,
     BeginsAnew,
@@ -326,5 +395,10 @@ BROKEN = (
     SharesChunks,
     IgnoresCase,
     ReadsOn,
+    WritesOverTheHolder,
+    SendsAgain,
+    DeliversTwice,
+    LosesItems,
+    TellsNobody,
 )
 """All of them."""

@@ -1,7 +1,7 @@
 -- Statements of the SQLite store, each under its name.
 
 -- name: session
-SELECT number, family, epoch, owner, counter, seq, tick FROM sessions WHERE id = ?;
+SELECT number, family, epoch, owner, counter, seq, tick, sent FROM sessions WHERE id = ?;
 
 -- name: erased
 SELECT 1 FROM tombstones WHERE digest = ?;
@@ -16,8 +16,8 @@ UPDATE store SET tick = ?;
 INSERT OR IGNORE INTO families (id) VALUES (?);
 
 -- name: create
-INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, summary)
-VALUES (:id, (SELECT number FROM families WHERE id = :family), 0, zeroblob(32), :epoch, :owner, 0, :tick, x'');
+INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, sent, summary)
+VALUES (:id, (SELECT number FROM families WHERE id = :family), 0, zeroblob(32), :epoch, :owner, 0, :tick, 0, x'');
 
 -- name: set_lease
 UPDATE sessions SET epoch = ?, owner = ?, counter = ? WHERE number = ?;
@@ -64,6 +64,21 @@ SELECT mark, seq FROM marks WHERE session = ?;
 -- name: find
 SELECT seq FROM marks WHERE session = ? AND mark = ? ORDER BY seq;
 
+-- name: add_item
+INSERT INTO inbox (key, content) VALUES (?, ?);
+
+-- name: set_sent
+UPDATE sessions SET sent = ? WHERE number = ?;
+
+-- name: add_sent_mark
+INSERT OR IGNORE INTO sent_marks (session, mark) VALUES (?, ?);
+
+-- name: inbox
+SELECT key, content FROM inbox WHERE key > ? AND key <= ? ORDER BY key;
+
+-- name: take_item
+DELETE FROM inbox WHERE key = ?;
+
 -- name: put_chunk
 INSERT INTO chunks (family, digest, content) VALUES (?, ?, ?)
 ON CONFLICT (family, digest) DO UPDATE SET content = excluded.content WHERE content IS NOT excluded.content;
@@ -85,6 +100,12 @@ DELETE FROM keyframes WHERE key BETWEEN ? AND ?;
 
 -- name: delete_marks
 DELETE FROM marks WHERE session = ?;
+
+-- name: delete_inbox
+DELETE FROM inbox WHERE key BETWEEN ? AND ?;
+
+-- name: delete_sent_marks
+DELETE FROM sent_marks WHERE session = ?;
 
 -- name: delete_session
 DELETE FROM sessions WHERE number = ?;

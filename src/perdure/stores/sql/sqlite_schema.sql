@@ -20,6 +20,7 @@ CREATE TABLE sessions (
     owner BLOB NOT NULL,                       -- empty: nobody
     counter INTEGER NOT NULL,
     tick INTEGER NOT NULL,
+    sent INTEGER NOT NULL,                     -- the newest item of the inbox, taken or not
     summary BLOB NOT NULL
 );
 
@@ -50,6 +51,17 @@ CREATE TABLE marks (
     mark BLOB NOT NULL,
     seq INTEGER NOT NULL,
     PRIMARY KEY (session, mark, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE inbox (
+    key INTEGER PRIMARY KEY,  -- session's number << 32 | item's number
+    content BLOB NOT NULL
+);
+
+CREATE TABLE sent_marks (
+    session INTEGER NOT NULL,
+    mark BLOB NOT NULL,       -- what was sent once; stays when the item is taken
+    PRIMARY KEY (session, mark)
 ) WITHOUT ROWID;
 
 CREATE TABLE chunks (

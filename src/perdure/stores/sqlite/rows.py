@@ -13,7 +13,7 @@ from typing import Any, Final
 from perdure.errors import DamageError
 from perdure.log import KIND_NAMES, KINDS, Record
 from perdure.stores import refusals, sql
-from perdure.stores.contract import Batch, Head, Lease, Point
+from perdure.stores.contract import Batch, Head, Item, Lease, Point
 from perdure.stores.ids import check_session_id
 
 SQL: Final = sql.statements("sqlite")
@@ -32,6 +32,7 @@ class Row:
     lease: Lease
     seq: int
     tick: int
+    sent: int
 
 
 def find(db: sqlite3.Connection, session: str) -> Row | None:
@@ -39,10 +40,10 @@ def find(db: sqlite3.Connection, session: str) -> Row | None:
     found = db.execute(SQL["session"], (check_session_id(session),)).fetchone()
     if found is None:
         return None
-    number, family, epoch, owner, counter, seq, tick = found
-    if not (_are_numbers(number, family, epoch, counter, seq, tick) and seq <= _SEQ_MAX):
+    number, family, epoch, owner, counter, seq, tick, sent = found
+    if not (_are_numbers(number, family, epoch, counter, seq, tick, sent) and seq <= _SEQ_MAX):
         raise DamageError(f"{session}: its row is not what was written")
-    return Row(number, family, Lease(session, epoch, text(owner), counter), seq, tick)
+    return Row(number, family, Lease(session, epoch, text(owner), counter), seq, tick, sent)
 
 
 def head(db: sqlite3.Connection, session: str) -> Head | None:
@@ -100,6 +101,33 @@ def insert(db: sqlite3.Connection, number: int, batch: Batch) -> None:
         db.executemany(SQL["add_mark"], [(number, mark, seq) for mark, seq in batch.marks])
 
 
+def send(db: sqlite3.Connection, row: Row, content: bytes, *, mark: bytes | None) -> int | None:
+    """Puts an item into the inbox of the row's session. Its number; None if there was one with this mark."""
+    if mark is not None and not db.execute(SQL["add_sent_mark"], (row.number, mark)).rowcount:
+        return None
+    number = row.sent + 1
+    db.execute(SQL["add_item"], (row.number << _SEQ_BITS | number, content))
+    db.execute(SQL["set_sent"], (number, row.number))
+    return number
+
+
+def inbox(db: sqlite3.Connection, session: str, number: int, *, after: int) -> list[Item]:
+    """The items in a session's inbox, or `DamageError`."""
+    first, last = _keys(number)
+    items = [Item(key & _SEQ_MAX, content) for key, content in db.execute(SQL["inbox"], (first | after, last))]
+    for item in items:
+        if not isinstance(item.content, bytes):
+            raise DamageError(f"{session}: item {item.number} of the inbox is not what was sent")
+    return items
+
+
+def take(db: sqlite3.Connection, session: str, number: int, items: tuple[int, ...]) -> None:
+    """Takes these items out of the inbox, or `ConflictError`."""
+    for item in items:
+        if not db.execute(SQL["take_item"], (number << _SEQ_BITS | item,)).rowcount:
+            raise refusals.taken(session, number=item)
+
+
 def set_lease(db: sqlite3.Connection, row: Row, lease: Lease) -> Lease:
     """Makes this the newest lease of the row's session."""
     db.execute(SQL["set_lease"], (lease.epoch, blob(lease.owner), lease.counter, row.number))
@@ -109,9 +137,10 @@ def set_lease(db: sqlite3.Connection, row: Row, lease: Lease) -> Lease:
 def delete(db: sqlite3.Connection, row: Row, session: str) -> None:
     """Removes the session, and its family's chunks with the last of the family; leaves a tombstone."""
     db.execute(SQL["bury"], (_tomb(session),))
-    for table in ("records", "points", "keyframes"):
+    for table in ("records", "points", "keyframes", "inbox"):
         db.execute(SQL[f"delete_{table}"], _keys(row.number))
-    db.execute(SQL["delete_marks"], (row.number,))
+    for table in ("marks", "sent_marks"):
+        db.execute(SQL[f"delete_{table}"], (row.number,))
     db.execute(SQL["delete_session"], (row.number,))
     db.execute(SQL["delete_chunks"], {"family": row.family})
     db.execute(SQL["delete_family"], {"family": row.family})

@@ -17,7 +17,7 @@ from perdure import faults
 from perdure.errors import DamageError, SessionError, StoreFailedError, StoreUrlError
 from perdure.log import Record
 from perdure.stores import refusals, sql
-from perdure.stores.contract import Batch, Head, Lease, Point, Store, check_batch
+from perdure.stores.contract import Batch, Head, Item, Lease, Point, Store, check_batch
 from perdure.stores.ids import check_session_id
 from perdure.stores.sqlite import file, fork, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
@@ -107,19 +107,34 @@ class SqliteStore(Store):
         with self._reader.transaction("DEFERRED") as db:
             return self._row(db, session).lease
 
-    def append(self, session: str, batch: Batch, *, epoch: int, head: int) -> None:
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
         end = check_batch(session, batch, head=head)
         with self._writer.transaction("IMMEDIATE") as db:
             row = self._held(db, session, epoch=epoch)
             if row.seq != head:
                 raise refusals.conflict(session, head=row.seq, expected=head)
+            if batch.taken:
+                rows.take(db, session, row.number, batch.taken)
             rows.insert(db, row.number, batch)
             chain = batch.records[-1].chain if batch.records else None
             changes = {"seq": end, "chain": chain, "summary": batch.summary or None, "number": row.number}
             db.execute(rows.SQL["set_head"], changes | {"tick": rows.tick_after(db, row.tick)})
             faults.reach("append.inside")
         self._checkpointer.grown(sum(len(record.body) for record in batch.records))
+        return row.sent
+
+    def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
+        """See `Store.send`."""
+        with self._writer.transaction("IMMEDIATE") as db:
+            number = rows.send(db, self._row(db, session), content, mark=mark)
+        self._checkpointer.grown(len(content))
+        return number
+
+    def inbox(self, session: str, *, after: int = 0) -> list[Item]:
+        """See `Store.inbox`."""
+        with self._reader.transaction("DEFERRED") as db:
+            return rows.inbox(db, session, self._row(db, session).number, after=after)
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
@@ -169,7 +184,7 @@ class SqliteStore(Store):
             raise DamageError(f"{session}: a row of the index of marks is not what was written")
         return found
 
-    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int) -> None:
+    def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int | None) -> None:
         """See `Store.put_chunks`."""
         with self._writer.transaction("IMMEDIATE") as db:
             family = self._held(db, session, epoch=epoch).family
@@ -216,8 +231,12 @@ class SqliteStore(Store):
             raise self._absent(db, session)
         return row
 
-    def _held(self, db: sqlite3.Connection, session: str, *, epoch: int) -> rows.Row:
+    def _held(self, db: sqlite3.Connection, session: str, *, epoch: int | None) -> rows.Row:
         row = self._row(db, session)
+        if epoch is None:
+            if row.lease.owner:
+                raise refusals.held_by(row.lease)
+            return row
         if row.lease.epoch != epoch or not row.lease.owner:
             raise refusals.fenced(row.lease, epoch=epoch)
         return row

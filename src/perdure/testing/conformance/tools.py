@@ -103,6 +103,8 @@ def every_use(store: Store, lease: Lease, *more: Callable[[], object]) -> list[C
         lambda: store.points(session),
         lambda: store.keyframes(session),
         lambda: store.find(session, b"m"),
+        lambda: store.send(session, b"c"),
+        lambda: store.inbox(session),
         lambda: store.put_chunks(session, {b"d" * 32: b"c"}, epoch=lease.epoch),
         lambda: store.chunks(session, [b"d" * 32]),
         *more,
