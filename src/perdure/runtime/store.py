@@ -176,6 +176,7 @@ class AgentStore:
             raise
 
     def _open(self, opening: Opening, declared: Agent, undos: dict[str, Callable[..., Any]]) -> Session:
+        self._keeper.give_back()
         with restore.offered(self.backend, opening.session):
             opened: Opened = hold(self.backend, opening, owner=self._owner)
         return Session(

@@ -121,6 +121,7 @@ class Keeper:
     def __init__(self, store: Store, *, lease_s: float) -> None:
         self._store, self._every_s = store, lease_s / 4
         self._leases: dict[tuple[str, int], Lease] = {}
+        self._owed: dict[tuple[str, int], Lease] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -138,7 +139,17 @@ class Keeper:
         """Gives the session back, in the epoch that we hold it in."""
         with self._lock:
             self._leases.pop((lease.session, lease.epoch), None)
-        self._store.release(lease)
+            self._owed[lease.session, lease.epoch] = lease
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Gives back what is owed: on a full disk there may have been no room even for that."""
+        with self._lock:
+            owed = list(self._owed.items())
+        for key, lease in owed:
+            self._store.release(lease)
+            with self._lock:
+                self._owed.pop(key, None)
 
     def close(self) -> None:
         """Ends the background thread. Leases that are still kept run out by themselves."""
