@@ -1,0 +1,171 @@
+"""A power cut at any moment: all that was acknowledged is there, whole, and the session goes on.
+
+A writer works on a disk whose writes are on record. For many moments of it the disk is put together as a cut would have
+left it, mounted and read. `make test` does a few; `make storm` does 40 for each store and each of both ways to cut.
+What is wrong, our own store without its sync among it, must be caught.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import values
+from perdure.log.action import Actions
+from tests.power import savers, writer
+from tests.power.disk import Recording, mounted, recording, what_is_missing
+
+FULL = os.environ.get("PERDURE_STORM") == "full"
+CUTS = 40 if FULL else 5
+ROUNDS = 60 if FULL else 25
+NUMBERS = 100 if FULL else 30
+
+STORES = {"sqlite": ("sqlite:///{}/agents.db", {"wal_pages": 60})}
+"""Each durable store on a file system: its URL in a folder, and options that make it do everything often."""
+
+pytestmark = [
+    pytest.mark.storm,
+    pytest.mark.skipif(bool(what_is_missing()), reason=f"no power can be cut here: {what_is_missing()}"),
+]
+
+
+@dataclass(frozen=True)
+class Lived:
+    """A recording, and for each acknowledgement: the length of the record then, of which session, what, its number."""
+
+    recording: Recording
+    acknowledged: list[tuple[int, str, str, int]]
+
+    def newest(self, at: int) -> dict[tuple[str, str], int]:
+        """(session, what) → the newest number that was acknowledged when the record had this length."""
+        return {(session, what): number for position, session, what, number in self.acknowledged if position <= at}
+
+    def cuts(self, count: int, chance: random.Random, *, only_told: bool) -> Iterator[int]:
+        """Moments right at an acknowledgement; unless only those are wanted, every other one is anywhere after it."""
+        told = [position for position, *_ in self.acknowledged]
+        done = [entry.end for entry in self.recording.entries if entry.end > told[0]]
+        for n in range(count):
+            yield chance.choice(told if only_told or n % 2 or not done else done)
+
+
+def lived(folder: Path, *, rounds: int, store: str = "", spoiled: str = "") -> Lived:
+    """What a writer did on a disk of its own: sessions in this store, or one of the small savers."""
+    with recording(folder) as (root, kept):
+        url, options = STORES[store] if store else ("", {})
+        told = {"folder": str(root), "record": str(kept.log), "rounds": rounds, "spoiled": spoiled}
+        told |= {"url": url.format(root), "options": options, "folders": [*filter(None, sys.path)]}
+        command = [sys.executable, "-S", "-E", writer.__file__, json.dumps(told)]
+        done = subprocess.run(command, capture_output=True, check=False, text=True)
+        end = kept.position()
+    assert not done.returncode, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return Lived(kept.until(end), [(int(position), session, what, int(n)) for session, what, n, position in lines])
+
+
+def losses(
+    one: Lived, folder: Path, check: Callable[[Path, int], None], *, drops: bool = False, only_told: bool = False
+) -> list[str]:
+    """What is wrong after each of `CUTS` cuts, where something is."""
+    chance, found = random.Random(CUTS + drops), []
+    for at in one.cuts(CUTS, chance, only_told=only_told):
+        one.recording.image(folder / "cut", at=at, dropped=chance if drops else None)
+        with mounted(folder / "cut", folder / "seen") as root:
+            try:
+                check(root, at)
+            except (AssertionError, perdure.PerdureError) as error:
+                found.append(f"cut at {at}: {type(error).__name__}: {error}")
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- our stores
+
+
+def check_store(one: Lived, url: str, root: Path, at: int) -> None:
+    """Raises unless all that was acknowledged before the cut is there, whole, and each session goes on from it."""
+    newest = one.newest(at)
+    with perdure.open(url.format(root)) as store:
+        for session in writer.SESSIONS:
+            if (session, "opened") in newest:
+                check_session(store, session, newest)
+
+
+def check_session(store: perdure.Store, session: str, newest: dict[tuple[str, str], int]) -> None:
+    report = store.verify(session)
+    assert report.ok, report.problems
+    state = store.state_at(session)
+    rounds = state.get("rounds", [])
+    saved, finished = newest.get((session, "saved"), -1), newest.get((session, "finished"), -1)
+    assert len(rounds) > saved, f"{session}: save {saved} was acknowledged and is lost"
+    assert rounds == [[n, len(writer.payload(n))] for n in range(len(rounds))]
+    assert not rounds or state["payload"] == writer.payload(len(rounds) - 1)
+    ended = (a for a in Actions(store.log(session)).values() if a.outcome is not None)
+    done = {values.decode(a.key) for a in ended if a.name == "len"}
+    assert done >= set(range(finished + 1)), f"{session}: call {finished} was acknowledged and is lost"
+    with store.session(session) as s:
+        s.state.setdefault("rounds", [])
+        writer.one_round(s, len(rounds), lambda *_: None)
+    after = store.state_at(session)
+    assert after["rounds"][:-1] == rounds
+    assert after["payload"] == writer.payload(len(rounds))
+
+
+def store_lost(kind: str, folder: Path, **how: Any) -> list[str]:
+    """What this store loses, right or spoiled."""
+    one = lived(folder, rounds=ROUNDS, store=kind, spoiled=how.pop("spoiled", ""))
+    return losses(one, folder, lambda root, at: check_store(one, STORES[kind][0], root, at), **how)
+
+
+@pytest.mark.parametrize("drops", [False, True], ids=["plain", "drop"])
+@pytest.mark.parametrize("kind", STORES)
+def test_nothing_acknowledged_is_lost_in_a_power_cut(kind: str, *, drops: bool, tmp_path: Path) -> None:
+    assert store_lost(kind, tmp_path, drops=drops) == []
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_the_writer_does_all_that_a_store_does(kind: str, tmp_path: Path) -> None:
+    one = lived(tmp_path, rounds=ROUNDS, store=kind)
+    one.recording.image(tmp_path / "cut", at=one.acknowledged[-1][0])
+    with mounted(tmp_path / "cut", tmp_path / "seen") as root, perdure.open(STORES[kind][0].format(root)) as store:
+        assert all(len(store.backend.keyframes(session)) > 1 for session in writer.SESSIONS)
+        if kind == "sqlite":
+            assert (root / "agents.db").stat().st_size > 40 * 4096, "its log was never carried over"
+
+
+@pytest.mark.parametrize(("kind", "how"), [("sqlite", "SQLite NORMAL")])
+def test_a_store_that_does_not_sync_is_caught(kind: str, how: str, tmp_path: Path) -> None:
+    assert len(store_lost(kind, tmp_path, spoiled=how, only_told=True)) > CUTS / 2
+
+
+# ------------------------------------------------------------------------------------------------- the bench itself
+
+
+def numbers_lost(how: str, folder: Path, **cuts: bool) -> list[str]:
+    """What one of the small savers loses."""
+    one = lived(folder, rounds=NUMBERS, spoiled=how)
+    kind, _ = (savers.RIGHT | savers.WRONG)[how]
+
+    def check(root: Path, at: int) -> None:
+        newest, found = one.newest(at).get(("saver", "saved"), 0), kind.newest(root)
+        assert found >= newest, f"{newest} was acknowledged, {found} is there"
+
+    return losses(one, folder, check, **cuts)
+
+
+@pytest.mark.parametrize("how", savers.RIGHT)
+def test_a_right_saver_loses_nothing(how: str, tmp_path: Path) -> None:
+    assert numbers_lost(how, tmp_path, drops=True) == []
+
+
+@pytest.mark.parametrize("how", savers.WRONG)
+def test_a_wrong_saver_is_caught(how: str, tmp_path: Path) -> None:
+    assert len(numbers_lost(how, tmp_path, only_told=True)) > CUTS / 2

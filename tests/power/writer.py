@@ -1,0 +1,119 @@
+"""The process whose disk loses power: sessions that call and save, each acknowledgement told with the moment it came.
+
+Started as `python -S -E writer.py JSON`. A line of its output is a session (or `saver`), what is acknowledged, its
+number, and the length of the disk's record when it was. It ends without closing anything, as at a power cut.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+SESSIONS = ("left", "right")
+"""They share the store, each in a thread of its own."""
+
+KEYFRAME_EVERY = 7
+LEFT_OPEN = ExitStack()
+
+
+def payload(number: int) -> bytes:
+    """100 B to 60 KB, small ones as likely as large ones."""
+    chance = random.Random(number)
+    return chance.randbytes(int(10 ** chance.uniform(2, 4.8)))
+
+
+class Told:
+    """What the writer was told on its command line, and what it tells."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.folder, self._record = Path(told["folder"]), told["record"]
+        self.url, self.options, self.spoiled = told["url"], told["options"], told["spoiled"]
+        self.rounds = told["rounds"]
+
+    def acknowledge(self, session: str, what: str, number: int) -> None:
+        position = os.stat(self._record).st_size  # noqa: PTH116 - first of all, before anything else is written
+        os.write(1, f"{session} {what} {number} {position}\n".encode())
+
+
+def save_numbers(told: Told) -> None:
+    from tests.power import savers  # noqa: PLC0415 - only now it can be found
+
+    kind, options = (savers.RIGHT | savers.WRONG)[told.spoiled]
+    saver = kind(told.folder, **options)
+    for number in range(1, told.rounds + 1):
+        saver.save(number)
+        told.acknowledge("saver", "saved", number)
+
+
+def run_sessions(told: Told) -> None:
+    from perdure.runtime.store import AgentStore  # noqa: PLC0415
+    from perdure.session.keyframer import Keyframer  # noqa: PLC0415
+    from perdure.stores import open_store  # noqa: PLC0415
+
+    defaults = Keyframer.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["every"] = KEYFRAME_EVERY
+    spoil(told.spoiled)
+    store = AgentStore(open_store(told.url, **told.options))
+    with ThreadPoolExecutor(len(SESSIONS)) as threads:
+        for ended in [threads.submit(live, told, store, session) for session in SESSIONS]:
+            ended.result()
+        os._exit(0)
+
+
+def spoil(how: str) -> None:
+    """Makes the store wrong in this way."""
+    from perdure.stores.sqlite import store  # noqa: PLC0415
+
+    sync = os.fsync
+    match how:
+        case "SQLite NORMAL":
+            store._WRITING = ("synchronous=NORMAL", *store._WRITING[1:])
+        case "no fsync":
+            os.fsync = lambda _: None
+        case "no fsync of folders":
+            os.fsync = lambda file: None if os.path.isdir(f"/proc/self/fd/{file}") else sync(file)  # noqa: PTH112
+
+
+def live(told: Told, store: Any, session: str) -> None:
+    """One session, which is left open."""
+    s = LEFT_OPEN.enter_context(store.session(session))
+    told.acknowledge(session, "opened", 0)
+    s.state["rounds"] = []
+    for number in range(told.rounds):
+        one_round(s, number, partial(told.acknowledge, session))
+
+
+def one_round(s: Any, number: int, acknowledge: Callable[[str, int], None]) -> None:
+    """Two calls and a save."""
+    found = s.action(payload, effect="repeatable")(number)
+    s.action(len, effect="idempotent", key=number)(found)
+    acknowledge("finished", number)
+    s.state["rounds"].append([number, len(found)])
+    s.state["payload"] = found
+    if number % 5:
+        s.save()
+    else:
+        s.checkpoint(f"round {number}")
+    acknowledge("saved", number)
+
+
+def main(told: dict[str, Any]) -> None:
+    sys.path[:0] = told["folders"]
+    if told["url"]:
+        run_sessions(Told(told))
+    else:
+        save_numbers(Told(told))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
