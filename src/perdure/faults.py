@@ -12,6 +12,8 @@ POINTS: Final = {
     "append.before": "a batch of records is about to be handed to the store",
     "append.inside": "the batch is written, its transaction is not yet committed",
     "append.after": "the store has committed, the session does not know it yet",
+    "amend.inside": "bodies are dropped and the record that says so is written, their transaction is not yet committed",
+    "sweep.inside": "chunks that nothing needs are removed, the transaction is not yet committed",
     "effect.before": "the start of an action is recorded as its class demands; its function has not been called",
     "effect.after": "the function has returned, its outcome is not recorded",
     "keyframe.before": "a keyframe is due, nothing of it is written",

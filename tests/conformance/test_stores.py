@@ -6,14 +6,15 @@ from pathlib import Path
 
 from perdure.stores import Store, open_store
 from perdure.testing.conformance import DurableStoreConformance, StoreConformance
+from perdure.testing.conformance.keeping import KeepingChecks
 
 
-class TestSqlite(DurableStoreConformance):
+class TestSqlite(DurableStoreConformance, KeepingChecks):
     def open(self, place: Path) -> Store:
         return open_store(place / "agents.db")
 
 
-class TestMemory(StoreConformance):
+class TestMemory(StoreConformance, KeepingChecks):
     def open(self, place: Path) -> Store:
         return open_store(f"memory:{place}")
 

@@ -139,7 +139,7 @@ def _columns(table: str) -> str:
     return {
         "store": "rowid, tick",
         "families": "number, id",
-        "sessions": "number, id, family, seq, chain, epoch, owner, counter, tick, summary",
+        "sessions": "number, id, family, seq, chain, epoch, owner, counter, tick, sent, summary",
         "records": "key, epoch, kind, time_us, chain, body",
         "points": "key, parent, flags, name, time_us",
         "keyframes": "key, record",

@@ -45,7 +45,11 @@ def test_each_point_is_killed_at_by_some_bench(monkeypatch: pytest.MonkeyPatch) 
     for bench in (bench for bench in BENCHES if bench.every < 100):
         killed.update(crash(bench, monkeypatch, points=["keyframe.before", "keyframe.chunks", "keyframe.after"]).killed)
     killed.update(crash(Bench(saves_once), monkeypatch).killed)
-    assert {point for point in faults.POINTS if not killed[point]} == set()
+    assert {point for point in faults.POINTS if not killed[point] and not point.startswith(KEEPING)} == set()
+
+
+KEEPING = ("amend.", "sweep.")
+"""Points that no run comes to: `test_gc_kills` kills there."""
 
 
 def saves_once(s: perdure.Session) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.log import dropped
+from perdure.log.summary import Summary
 from perdure.session.keyframer import Keyframer
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
@@ -68,4 +70,8 @@ def test_every_field_is_on_the_page(entries):
 
 
 def test_every_kind_on_the_page_is_written(entries):
-    assert {entry.kind for entry in entries} == set(documented())
+    assert {*(entry.kind for entry in entries), "amended"} == set(documented())
+
+
+def test_an_amendment_is_as_the_page_says():
+    assert set(dropped.body([(1, 2)], reason="", summary=Summary())) == documented()["amended"]

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from perdure.log.action import about
+from perdure.log.dropped import MARK
 
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
@@ -43,6 +44,8 @@ class Marks:
 
     def of(self, entry: Entry) -> list[bytes]:
         """The marks of the record that comes next."""
+        if entry.kind == "amended":
+            return [MARK]
         if entry.kind == "status":
             return self._of_status(entry)
         if entry.kind in ("asked", "answered"):

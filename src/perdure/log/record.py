@@ -42,6 +42,8 @@ GENESIS: Final = bytes(32)
 """The chain digest before the first record."""
 
 _HEADER = struct.Struct(">QQBQ")
+_STUB: Final = b"\xd5D"
+_STUB_BYTES: Final = 2 + 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,26 @@ class Record:
     chain: bytes
 
 
+def stub(body: bytes) -> bytes:
+    """What stands in the place of a body that was dropped: its digest, so that the chain can still be proved."""
+    return _STUB + body_digest(body)
+
+
+def is_stub(body: bytes) -> bool:
+    """Whether the body itself is gone. Whether that is lawful only the log says (`log.dropped`)."""
+    return len(body) == _STUB_BYTES and body.startswith(_STUB)
+
+
+def body_digest(body: bytes) -> bytes:
+    """SHA-256 of the body, also when only its stub is left: 32 bytes."""
+    return body[len(_STUB) :] if is_stub(body) else sha256(body).digest()
+
+
 def chain_digest(previous: bytes, *, session: str, seq: int, epoch: int, kind: str, time_us: int, body: bytes) -> bytes:
     """SHA-256 over the previous chain digest, the header and the digest of the body: 32 bytes."""
     name = session.encode()
     header = _HEADER.pack(seq, epoch, KINDS[kind], time_us)
-    return sha256(previous + len(name).to_bytes(2, "big") + name + header + sha256(body).digest()).digest()
+    return sha256(previous + len(name).to_bytes(2, "big") + name + header + body_digest(body)).digest()
 
 
 def chained(previous: bytes, *, session: str, seq: int, epoch: int, kind: str, time_us: int, body: bytes) -> Record:

@@ -18,7 +18,7 @@ from perdure.errors import DamageError
 from perdure.log.branch import REENTRY, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from perdure.log.entry import Entry
 
@@ -33,7 +33,7 @@ class Summary:
 
     `left` says whether any branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records
     that a person must settle or answer; `codes` are the fingerprints of the code that ran since the re-entry point;
-    `points` is the digest of the index of points, `marks` the sum of the index of marks (see `with_mark`).
+    `points` and `marks` are the sums of the index of points and of that of marks (see `with_point`, `with_mark`).
     """
 
     form: str = ""
@@ -69,8 +69,8 @@ class Summary:
     def after(self, entry: Entry) -> Summary:
         """With one more record taken into account."""
         fold = _FOLDS.get(entry.kind)
-        changed = fold(self, entry) if fold else {}
-        return replace(self, updated_us=entry.time_us, **changed)
+        changed: dict[str, Any] = fold(self, entry) if fold else {}
+        return replace(self, **{"updated_us": entry.time_us, **changed})
 
 
 def decoded(stored: bytes, *, session: str, seq: int, chain: bytes) -> Summary:
@@ -94,14 +94,26 @@ def _check(data: bytes, *, session: str, seq: int, chain: bytes) -> bytes:
 
 def with_mark(total: bytes, mark: bytes, *, seq: int) -> bytes:
     """The sum of an index of marks, once a record is looked up by this mark; in whatever order they are added."""
-    one = sha256(seq.to_bytes(8, "big") + mark).digest()[:_CHECK_BYTES]
-    return ((int.from_bytes(total, "big") + int.from_bytes(one, "big")) % _SUM).to_bytes(_CHECK_BYTES, "big")
+    return _with(total, seq.to_bytes(8, "big") + mark)
 
 
-def with_point(digest: bytes, *, seq: int, parent: int, flags: int, name: str | None, time_us: int) -> bytes:
-    """The digest of an index of points, once this one is added to it."""
-    row = _POINT.pack(seq, parent, flags, time_us, name is not None) + (name or "").encode(errors="surrogatepass")
-    return sha256(digest + row).digest()[:_CHECK_BYTES]
+def with_point(total: bytes, *, seq: int, parent: int, flags: int, name: str | None, time_us: int) -> bytes:
+    """The sum of an index of points, once this one is added to it; in whatever order they are added."""
+    return _with(total, _row(seq, parent, flags, name, time_us))
+
+
+def without_point(total: bytes, *, seq: int, parent: int, flags: int, name: str | None, time_us: int) -> bytes:
+    """The sum of an index of points, once this one is taken from it."""
+    return _with(total, _row(seq, parent, flags, name, time_us), sign=-1)
+
+
+def _row(seq: int, parent: int, flags: int, name: str | None, time_us: int) -> bytes:
+    return _POINT.pack(seq, parent, flags, time_us, name is not None) + (name or "").encode(errors="surrogatepass")
+
+
+def _with(total: bytes, row: bytes, *, sign: int = 1) -> bytes:
+    one = int.from_bytes(sha256(row).digest()[:_CHECK_BYTES], "big")
+    return ((int.from_bytes(total, "big") + sign * one) % _SUM).to_bytes(_CHECK_BYTES, "big")
 
 
 def _opened(_: Summary, entry: Entry) -> dict[str, Any]:
@@ -144,14 +156,28 @@ def _decided(summary: Summary, entry: Entry) -> dict[str, Any]:
     return {"waits": tuple(seq for seq in summary.waits if seq != about)}
 
 
-_FOLDS = {
+def _amended(summary: Summary, entry: Entry) -> dict[str, Any]:
+    """What was dropped is counted as it was, and the session is not taken for one that was written to."""
+    return {
+        "updated_us": summary.updated_us,
+        "saves": entry["saves"],
+        "actions": entry["actions"],
+        "codes": tuple(entry["codes"]),
+        "keyframe": tuple(entry["keyframe"]),
+        "points": entry["points"],
+    }
+
+
+_FOLDS: Final[dict[str, Callable[[Summary, Entry], dict[str, Any]]]] = {
     "opened": _opened,
     "owned": _owned,
     "saved": _saved,
-    "keyframe": lambda _, entry: {"keyframe": (entry["of"], entry.seq)},
+    "keyframe": lambda summary, entry: {"keyframe": (entry["of"], entry.seq), "updated_us": summary.updated_us},
     "action_started": lambda summary, entry: {"actions": summary.actions + (entry["of"] is None)},
     "status": _status,
     "rolled_back": _rolled_back,
     "settled": _decided,
     "answered": _decided,
+    "amended": _amended,
+    "dropped": lambda summary, _: {"updated_us": summary.updated_us},
 }

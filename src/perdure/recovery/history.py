@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError
+from perdure.log import dropped
 from perdure.log.entry import Entry
-from perdure.log.record import GENESIS, verified
+from perdure.log.record import GENESIS, is_stub, verified
 from perdure.log.summary import Summary
 from perdure.session.opening import summary_of
-from perdure.session.snapshot import Reader, Snapshot
+from perdure.session.snapshot import Reader, Snapshot, gone
 from perdure.session.survey import Place, beyond, survey
 from perdure.state import keyframe
 from perdure.stores.contract import Head, Store
@@ -42,6 +43,8 @@ class Problem:
 @dataclass(slots=True)
 class History:
     """A log as it was found. `entries` are the good ones by number, `kinds` what is known of all that are there.
+
+    One whose body was lawfully dropped is a good one of the kind `dropped`.
 
     `keyframes` has the newest keyframe of each snapshot; `summary` the one beside the head, None if it is not to be
     trusted.
@@ -131,6 +134,7 @@ def history(store: Store, session: str) -> History:
     for last in survey(store, session, upto=found.head.seq):
         _take(found, last)
     _check_head(found, last)
+    _check_dropped(found)
     _check_epochs(found)
     return found
 
@@ -140,6 +144,9 @@ def _take(found: History, place: Place) -> None:
         found.kinds[place.seq] = place.record.kind
     if place.record is None or place.fault:
         found.report(place.seq, place.fault, "record")
+        return
+    if is_stub(place.record.body):
+        found.entries[place.seq] = dropped.entry_of(place.record)
         return
     try:
         entry = found.reader.open(place.record)
@@ -172,6 +179,16 @@ def _check_head(found: History, last: Place) -> None:
                 _take(found, Place(record.seq, record))
         except DamageError as error:
             found.report(None, error, "record")
+
+
+def _check_dropped(found: History) -> None:
+    """Whether each body that is gone was dropped on the record. Only good records count."""
+    lawful = dropped.Dropped(found.entries.values())
+    lost = [seq for seq, entry in found.entries.items() if entry.kind == dropped.KIND and seq not in lawful]
+    for first, last in dropped.ranges(lost):
+        found.report(first, gone(found.reader.session, first, last), "body")
+    for seq in lost:
+        del found.entries[seq]
 
 
 def _check_epochs(found: History) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure import values
+from perdure.log.record import is_stub
 from perdure.state import keyframe
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def dictionary(record: Record) -> bytes | None:
-    """The address of the chunk that the body is compressed with, if it is. Raises `DamageError`."""
-    return values.dictionary_named(record.body)
+    """The address of the chunk that the body is compressed with; None if it is not or is gone. Raises `DamageError`."""
+    return None if is_stub(record.body) else values.dictionary_named(record.body)
 
 
 def contents(entry: Entry) -> Iterator[bytes]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError
+from perdure.log import dropped
 from perdure.log.entry import opened
-from perdure.log.record import GENESIS, KINDS, verified
+from perdure.log.record import GENESIS, KINDS, is_stub, verified
 from perdure.log.summary import decoded, with_mark
 from perdure.session.survey import survey
 from perdure.state import delta, keyframe
@@ -36,6 +37,7 @@ class Reader:
         self.store, self.session = store, session
         self._dictionaries: dict[bytes, values.Dictionary] = {}
         self._marks_checked = False
+        self._dropped = dropped.Dropped()
         self._remaking: set[bytes] = set()
 
     def chunk(self, digest: bytes) -> bytes:
@@ -70,8 +72,18 @@ class Reader:
         return found
 
     def open(self, record: Record) -> Entry:
-        """The entry of a record."""
-        return opened(record, dictionary=self.dictionary)
+        """The entry of a record; of one whose body was lawfully dropped what stands for it (`log.dropped`)."""
+        if not is_stub(record.body):
+            return opened(record, dictionary=self.dictionary)
+        if not self._is_dropped(record.seq):
+            raise DamageError(gone(self.session, record.seq))
+        return dropped.entry_of(record)
+
+    def _is_dropped(self, seq: int) -> bool:
+        """Whether a record says that this one's body was dropped; looked up again if none of those known does."""
+        if seq not in self._dropped:
+            self._dropped = dropped.Dropped(self.marked(dropped.MARK))
+        return seq in self._dropped
 
     def records(self, *, after: int, upto: int | None = None) -> Iterator[Record]:
         """The records after this number, each checked against the one before.
@@ -129,6 +141,12 @@ class Reader:
                 f"Run: perdure verify {self.session}"
             )
         self._marks_checked = True
+
+
+def gone(session: str, first: int, last: int = 0) -> str:
+    """What is said of bodies that are missing without an `amended` record."""
+    which = f"the body of record {first} is" if last <= first else f"the bodies of records {first} to {last} are"
+    return f"{session}: {which} gone, and no record says that they were dropped"
 
 
 class Snapshot:

@@ -8,10 +8,11 @@ guide for writers of stores; `perdure.testing.conformance` is the proof.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
+from perdure.errors import StoreError
 from perdure.log import KINDS, Record
 
 
@@ -53,6 +54,21 @@ class Item:
 
     number: int
     content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an amendment changes of what is there already.
+
+    `bodies` (seq, bytes) stand from then on in the place of those of these records. The rows of the snapshots in
+    `points` and `keyframes`, and these `marks` (mark, seq), leave their index. `chunks` are kept as `put_chunks` does.
+    """
+
+    bodies: tuple[tuple[int, bytes], ...] = ()
+    points: tuple[int, ...] = ()
+    keyframes: tuple[int, ...] = ()
+    marks: tuple[tuple[bytes, int], ...] = ()
+    chunks: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +208,37 @@ class Store(ABC):
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
         """These chunks of the session's family. Raises `DamageError`, which names the first that is missing."""
 
+    def amend(
+        self, session: str, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]
+    ) -> None:
+        """Appends the batch and makes the change, all of it or nothing, without holding the session; durable on return.
+
+        Only if nobody came meanwhile: the lease is still exactly `seen` (that nobody lives who holds it is for the
+        caller to know), the log ends at `head`, and the sessions of its family are these. The session keeps its place
+        in listings. Raises `HeldError`, then `ConflictError`, and as `append` does; `ValueError` for a change that does
+        not speak of records up to `head`.
+        """
+        raise _keeps_all(self)
+
+    def chunk_sizes(self, session: str) -> dict[bytes, int]:
+        """The address of each chunk of the session's family, and its length in bytes."""
+        raise _keeps_all(self)
+
+    def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
+        """Removes these chunks of a family; durable on return.
+
+        `seen` are the leases of all sessions of the family, each with the head of its log. Only if all that is as it
+        was, so that nobody can have come to need one of them; else `HeldError` or `ConflictError`, and nothing is done.
+        """
+        raise _keeps_all(self)
+
+    def give_back(self, *, bytes_max: int) -> int:
+        """Gives up to so many bytes that are not used back to the file system, in one short transaction.
+
+        How many are left to be given. A store that has nothing to give returns 0.
+        """
+        raise _keeps_all(self)
+
     @abstractmethod
     def delete(self, session: str) -> None:
         """Removes all of a session with its inbox, and its family's chunks with the last of it; durable on return.
@@ -208,6 +255,10 @@ class Store(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _keeps_all(store: Store) -> StoreError:
+    return StoreError(f"{store.url}: this store keeps all that was ever written to it; nothing in it can be collected")
 
 
 def check_batch(session: str, batch: Batch, *, head: int) -> int:
@@ -227,3 +278,13 @@ def check_batch(session: str, batch: Batch, *, head: int) -> int:
     if named and not 1 <= min(named) <= max(named) <= end:
         raise ValueError(f"{session}: the batch speaks of record {min(named)} to {max(named)}, the log ends at {end}")
     return end
+
+
+def check_change(session: str, change: Change, *, head: int) -> None:
+    """Raises `ValueError` unless the change speaks of records that are there, and of each body once."""
+    named = [seq for seq, _ in change.bodies]
+    if len(set(named)) < len(named):
+        raise ValueError(f"{session}: two bodies for one record")
+    named += [*change.points, *change.keyframes, *(seq for _, seq in change.marks)]
+    if named and not 1 <= min(named) <= max(named) <= head:
+        raise ValueError(f"{session}: the change speaks of record {min(named)} to {max(named)}, the log ends at {head}")

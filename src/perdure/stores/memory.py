@@ -6,15 +6,15 @@ It must not do anything that another store could not: the same conditions in the
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 
 from perdure import faults
 from perdure.log import GENESIS, Record
 from perdure.stores import refusals
-from perdure.stores.contract import Batch, Head, Item, Lease, Point, Store, check_batch
+from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point, Store, check_batch, check_change
 from perdure.stores.ids import check_session_id
 
 
@@ -121,12 +121,7 @@ class MemoryStore(Store):
                 if number not in found.inbox:
                     raise refusals.taken(session, number=number)
             faults.reach("append.inside")
-            found.records += batch.records
-            found.points.update((point.seq, point) for point in batch.points)
-            found.keyframes.update(batch.keyframes)
-            for mark, seq in batch.marks:
-                found.marks.setdefault(mark, set()).add(seq)
-            found.summary = batch.summary or found.summary
+            _add(found, batch)
             found.changed = next(place.changes)
             for number in batch.taken:
                 del found.inbox[number]
@@ -208,6 +203,44 @@ class MemoryStore(Store):
                     raise refusals.missing_chunk(session, digest=digest)
             return {digest: kept[digest] for digest in wanted}
 
+    def amend(
+        self, session: str, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]
+    ) -> None:
+        """See `Store.amend`."""
+        check_batch(session, batch, head=head)
+        check_change(session, change, head=head)
+        with self._open() as place:
+            found = self._as_seen(seen, head=head)
+            if set(self._kin(found.family)) != set(family):
+                raise refusals.joined(session)
+            faults.reach("amend.inside")
+            _add(found, batch)
+            _change(found, change)
+            place.chunks.setdefault(found.family, {}).update(change.chunks)
+
+    def chunk_sizes(self, session: str) -> dict[bytes, int]:
+        """See `Store.chunk_sizes`."""
+        with self._open() as place:
+            kept = place.chunks.get(self._session(session).family, {})
+            return {digest: len(content) for digest, content in kept.items()}
+
+    def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
+        """See `Store.drop_chunks`."""
+        with self._open() as place:
+            families = {self._as_seen(lease, head=head).family for lease, head in seen.items()}
+            for family in families:
+                if len(families) > 1 or set(self._kin(family)) != {lease.session for lease in seen}:
+                    raise refusals.joined(family)
+                faults.reach("sweep.inside")
+                kept = place.chunks.get(family, {})
+                place.chunks[family] = {digest: kept[digest] for digest in kept if digest not in digests}
+
+    def give_back(self, *, bytes_max: int) -> int:
+        """See `Store.give_back`. Memory is given back by itself."""
+        del bytes_max
+        with self._open():
+            return 0
+
     def delete(self, session: str) -> None:
         """See `Store.delete`."""
         with self._open() as place:
@@ -236,6 +269,17 @@ class MemoryStore(Store):
             raise refusals.erased(session)
         raise refusals.unknown(session, url=self.url)
 
+    def _as_seen(self, seen: Lease, *, head: int) -> _Session:
+        found = self._session(seen.session)
+        if found.lease != seen:
+            raise refusals.held(found.lease)
+        if len(found.records) != head:
+            raise refusals.conflict(seen.session, head=len(found.records), expected=head)
+        return found
+
+    def _kin(self, family: str) -> list[str]:
+        return [name for name, found in self._place.sessions.items() if found.family == family]
+
     def _held(self, session: str, *, epoch: int | None) -> _Session:
         found = self._session(session)
         if epoch is None:
@@ -261,6 +305,26 @@ class _Opened:
 
     def __exit__(self, *_: object) -> None:
         self._place.lock.release()
+
+
+def _add(found: _Session, batch: Batch) -> None:
+    found.records += batch.records
+    found.points.update((point.seq, point) for point in batch.points)
+    found.keyframes.update(batch.keyframes)
+    for mark, seq in batch.marks:
+        found.marks.setdefault(mark, set()).add(seq)
+    found.summary = batch.summary or found.summary
+
+
+def _change(found: _Session, change: Change) -> None:
+    for seq, body in change.bodies:
+        found.records[seq - 1] = replace(found.records[seq - 1], body=body)
+    for seq in change.points:
+        found.points.pop(seq, None)
+    for seq in change.keyframes:
+        found.keyframes.pop(seq, None)
+    for mark, seq in change.marks:
+        found.marks.get(mark, set()).discard(seq)
 
 
 def _head(session: str, found: _Session) -> Head:

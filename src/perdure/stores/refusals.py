@@ -73,6 +73,11 @@ def taken(session: str, *, number: int) -> ConflictError:
     return ConflictError(f"{session}: item {number} is not in the inbox, somebody has taken it; look again")
 
 
+def joined(session: str) -> ConflictError:
+    """For a change that did not know all sessions of the family."""
+    return ConflictError(f"{session}: another session has come into its family, or left it; look again")
+
+
 def missing_record(session: str, *, seq: int) -> DamageError:
     """For a record that is asked for and not there."""
     return DamageError(f"{session}: record {seq} is missing")

@@ -5,14 +5,14 @@ Each stands in front of a store that is right and spoils one thing. None is for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
 from perdure.errors import ConflictError, HeldError, SessionErasedError
 from perdure.log import Record
-from perdure.stores import Batch, Head, Item, Lease, Point, Store
+from perdure.stores import Batch, Change, Head, Item, Lease, Point, Store
 
 
 class Passing(Store):
@@ -96,6 +96,24 @@ class Passing(Store):
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
         """Handed on."""
         return self.right.chunks(session, digests)
+
+    def amend(
+        self, session: str, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]
+    ) -> None:
+        """Handed on."""
+        self.right.amend(session, batch, change, seen=seen, head=head, family=family)
+
+    def chunk_sizes(self, session: str) -> dict[bytes, int]:
+        """Handed on."""
+        return self.right.chunk_sizes(session)
+
+    def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
+        """Handed on."""
+        self.right.drop_chunks(digests, seen=seen)
+
+    def give_back(self, *, bytes_max: int) -> int:
+        """Handed on."""
+        return self.right.give_back(bytes_max=bytes_max)
 
     def delete(self, session: str) -> None:
         """Handed on."""

@@ -38,6 +38,24 @@ INSERT OR IGNORE INTO marks (session, mark, seq) VALUES (?, ?, ?);
 UPDATE sessions SET seq = :seq, chain = coalesce(:chain, chain), tick = :tick, summary = coalesce(:summary, summary)
 WHERE number = :number;
 
+-- name: header
+SELECT epoch, kind, time_us, chain FROM records WHERE key = ?;
+
+-- name: delete_record
+DELETE FROM records WHERE key = ?;
+
+-- name: delete_point
+DELETE FROM points WHERE key = ?;
+
+-- name: delete_keyframe
+DELETE FROM keyframes WHERE key = ?;
+
+-- name: delete_mark
+DELETE FROM marks WHERE session = ? AND mark = ? AND seq = ?;
+
+-- name: kin
+SELECT id FROM sessions WHERE family = ?;
+
 -- name: records
 SELECT key, epoch, kind, time_us, body, chain FROM records WHERE key BETWEEN ? AND ? ORDER BY key;
 
@@ -85,6 +103,12 @@ ON CONFLICT (family, digest) DO UPDATE SET content = excluded.content WHERE cont
 
 -- name: chunk
 SELECT content FROM chunks WHERE family = ? AND digest = ?;
+
+-- name: chunk_sizes
+SELECT digest, length(content) FROM chunks WHERE family = ?;
+
+-- name: drop_chunk
+DELETE FROM chunks WHERE family = ? AND digest = ?;
 
 -- name: bury
 INSERT INTO tombstones (digest) VALUES (?);

@@ -6,6 +6,7 @@ Knows no lease rules, no files and no connections but the one it is given.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
@@ -13,7 +14,7 @@ from typing import Any, Final
 from perdure.errors import DamageError
 from perdure.log import KIND_NAMES, KINDS, Record
 from perdure.stores import refusals, sql
-from perdure.stores.contract import Batch, Head, Item, Lease, Point
+from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point
 from perdure.stores.ids import check_session_id
 
 SQL: Final = sql.statements("sqlite")
@@ -126,6 +127,40 @@ def take(db: sqlite3.Connection, session: str, number: int, items: tuple[int, ..
     for item in items:
         if not db.execute(SQL["take_item"], (number << _SEQ_BITS | item,)).rowcount:
             raise refusals.taken(session, number=item)
+
+
+def change(db: sqlite3.Connection, row: Row, session: str, change: Change) -> None:
+    """Changes what is there already. Bodies go and come in the order of their keys, so that emptied pages are freed."""
+    base = row.number << _SEQ_BITS
+    stored = []
+    for seq, body in sorted(change.bodies):
+        found = db.execute(SQL["header"], (base | seq,)).fetchone()
+        if found is None:
+            raise refusals.missing_record(session, seq=seq)
+        stored.append((base | seq, *found, body))
+    db.executemany(SQL["delete_record"], [(key,) for key, *_ in stored])
+    db.executemany(SQL["add_record"], stored)
+    db.executemany(SQL["delete_point"], [(base | seq,) for seq in change.points])
+    db.executemany(SQL["delete_keyframe"], [(base | seq,) for seq in change.keyframes])
+    db.executemany(SQL["delete_mark"], [(row.number, mark, seq) for mark, seq in change.marks])
+    put_chunks(db, row.family, change.chunks)
+
+
+def put_chunks(db: sqlite3.Connection, family: int, chunks: Mapping[bytes, bytes]) -> None:
+    """Keeps these contents under their addresses."""
+    db.executemany(SQL["put_chunk"], [(family, digest, content) for digest, content in chunks.items()])
+
+
+def kin(db: sqlite3.Connection, family: int) -> set[str]:
+    """The sessions of a family."""
+    return {session for (session,) in db.execute(SQL["kin"], (family,))}
+
+
+def set_head(db: sqlite3.Connection, number: int, batch: Batch, *, end: int, tick: int) -> None:
+    """Moves the head to the end of the batch; an empty summary leaves the last."""
+    chain = batch.records[-1].chain if batch.records else None
+    changes = {"seq": end, "chain": chain, "summary": batch.summary or None, "number": number, "tick": tick}
+    db.execute(SQL["set_head"], changes)
 
 
 def set_lease(db: sqlite3.Connection, row: Row, lease: Lease) -> Lease:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +17,7 @@ from perdure import faults
 from perdure.errors import DamageError, SessionError, StoreFailedError, StoreUrlError
 from perdure.log import Record
 from perdure.stores import refusals, sql
-from perdure.stores.contract import Batch, Head, Item, Lease, Point, Store, check_batch
+from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point, Store, check_batch, check_change
 from perdure.stores.ids import check_session_id
 from perdure.stores.sqlite import file, fork, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
@@ -28,6 +28,9 @@ _SEQ_BITS: Final = 32
 _SEQ_MAX: Final = (1 << _SEQ_BITS) - 1
 _READ_BYTES: Final = 4 << 20
 """Bodies read from the file at a time; one that is longer comes alone."""
+
+_TOUCHED_BYTES: Final = 1024
+"""A row that is taken away or replaced counts for so much of the log."""
 
 _WRITING: Final = ("synchronous=FULL", "wal_autocheckpoint=0", "secure_delete=ON")
 _READING: Final = ("query_only=ON",)
@@ -117,9 +120,7 @@ class SqliteStore(Store):
             if batch.taken:
                 rows.take(db, session, row.number, batch.taken)
             rows.insert(db, row.number, batch)
-            chain = batch.records[-1].chain if batch.records else None
-            changes = {"seq": end, "chain": chain, "summary": batch.summary or None, "number": row.number}
-            db.execute(rows.SQL["set_head"], changes | {"tick": rows.tick_after(db, row.tick)})
+            rows.set_head(db, row.number, batch, end=end, tick=rows.tick_after(db, row.tick))
             faults.reach("append.inside")
         self._checkpointer.grown(sum(len(record.body) for record in batch.records))
         return row.sent
@@ -188,7 +189,7 @@ class SqliteStore(Store):
         """See `Store.put_chunks`."""
         with self._writer.transaction("IMMEDIATE") as db:
             family = self._held(db, session, epoch=epoch).family
-            db.executemany(rows.SQL["put_chunk"], [(family, digest, content) for digest, content in chunks.items()])
+            rows.put_chunks(db, family, chunks)
         self._checkpointer.grown(sum(map(len, chunks.values())))
 
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -202,6 +203,49 @@ class SqliteStore(Store):
                     raise refusals.missing_chunk(session, digest=digest)
                 kept[digest] = found[0]
         return kept
+
+    def amend(
+        self, session: str, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]
+    ) -> None:
+        """See `Store.amend`."""
+        end = check_batch(session, batch, head=head)
+        check_change(session, change, head=head)
+        with self._writer.transaction("IMMEDIATE") as db:
+            row = self._as_seen(db, seen, head=head)
+            if rows.kin(db, row.family) != set(family):
+                raise refusals.joined(session)
+            rows.insert(db, row.number, batch)
+            rows.change(db, row, session, change)
+            rows.set_head(db, row.number, batch, end=end, tick=row.tick)
+            faults.reach("amend.inside")
+        self._checkpointer.grown(len(change.bodies) * _TOUCHED_BYTES + sum(map(len, change.chunks.values())))
+
+    def chunk_sizes(self, session: str) -> dict[bytes, int]:
+        """See `Store.chunk_sizes`."""
+        with self._reader.transaction("DEFERRED") as db:
+            return dict(db.execute(rows.SQL["chunk_sizes"], (self._row(db, session).family,)))
+
+    def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
+        """See `Store.drop_chunks`."""
+        with self._writer.transaction("IMMEDIATE") as db:
+            families = {self._as_seen(db, lease, head=head).family for lease, head in seen.items()}
+            for family in families:
+                if len(families) > 1 or rows.kin(db, family) != {lease.session for lease in seen}:
+                    raise refusals.joined(next(iter(seen)).session)
+                db.executemany(rows.SQL["drop_chunk"], [(family, digest) for digest in digests])
+            faults.reach("sweep.inside")
+        self._checkpointer.grown(len(digests) * _TOUCHED_BYTES)
+
+    def give_back(self, *, bytes_max: int) -> int:
+        """See `Store.give_back`. With the last of it the log is carried over, so that the file is smaller."""
+        with self._writer.connection() as db:
+            page: int = db.execute("PRAGMA page_size").fetchone()[0]
+            # `execute` would give back one page and stop
+            db.executescript(f"PRAGMA incremental_vacuum({max(1, bytes_max // page)})")
+            left: int = db.execute("PRAGMA freelist_count").fetchone()[0] * page
+        if not left:
+            self._checkpointer.carry_over()
+        return left
 
     def delete(self, session: str) -> None:
         """See `Store.delete`. What was there is overwritten with zeros, and its pages are given back."""
@@ -239,6 +283,14 @@ class SqliteStore(Store):
             return row
         if row.lease.epoch != epoch or not row.lease.owner:
             raise refusals.fenced(row.lease, epoch=epoch)
+        return row
+
+    def _as_seen(self, db: sqlite3.Connection, seen: Lease, *, head: int) -> rows.Row:
+        row = self._row(db, seen.session)
+        if row.lease != seen:
+            raise refusals.held(row.lease)
+        if row.seq != head:
+            raise refusals.conflict(seen.session, head=row.seq, expected=head)
         return row
 
     def _absent(self, db: sqlite3.Connection, session: str) -> SessionError:
