@@ -22,6 +22,9 @@ DICTIONARY_BYTES: Final = 256 * 1024
 COMPRESS_BYTES_MIN: Final = 96
 """Shorter bodies are stored as they are."""
 
+LARGE_BYTES: Final = 32 * 1024
+"""Longer bodies are compressed less hard, so that saving them takes less time."""
+
 ID_CHARS_MAX: Final = 200
 """A session's id."""
 
@@ -30,6 +33,9 @@ NAME_CHARS_MAX: Final = 200
 
 KEYFRAME_DELTAS: Final = 100
 """Snapshots after which a keyframe is due."""
+
+KEYFRAME_DELTAS_SOON: Final = 25
+"""Snapshots after which the first keyframe of a session is due, and any when it is closed."""
 
 ARGUMENT_BYTES_MAX: Final = 16 * 1024
 """An argument longer than this is recorded by its digest, length and beginning.

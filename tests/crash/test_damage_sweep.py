@@ -399,6 +399,6 @@ def test_the_sweep_finds_a_reader_that_does_not_verify(made: Subject, monkeypatc
 def wrong_loads(made: Subject) -> list[str]:
     """As `wrong_states`; a reader that does not verify may also fail in any way."""
     try:
-        return wrong_states(made.store, SUBJECT, made.truth[SUBJECT], points=[])
+        return wrong_states(made.store, SUBJECT, made.truth[SUBJECT])
     except Exception:  # noqa: BLE001 - what an unverified body makes of the reader
         return []

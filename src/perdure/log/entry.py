@@ -37,7 +37,8 @@ class Entry:
 
 def sealed(body: Body, *, codec: str = "msgpack", dictionary: values.Dictionary | None = None) -> bytes:
     """The frame that holds this body."""
-    return values.seal(values.encode(body, codec=codec), codec=codec, dictionary=dictionary)
+    data = values.packed(body) if codec == "msgpack" else values.encode(body, codec=codec)
+    return values.seal(data, codec=codec, dictionary=dictionary)
 
 
 def opened(record: Record, *, dictionary: Callable[[bytes], values.Dictionary] | None = None) -> Entry:

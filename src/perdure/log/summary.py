@@ -9,9 +9,8 @@ before anything is concluded from them.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure import values
 from perdure.errors import DamageError
@@ -27,9 +26,8 @@ _SUM: Final = 1 << 8 * _CHECK_BYTES
 _POINT: Final = struct.Struct(">QQBQ?")
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """`parent` is the newest snapshot of the present branch and `reentry` the newest re-entry point (1: the opening).
+class Summary(NamedTuple):
+    """A tuple, since every save makes a new one. `parent` is the newest snapshot of the present branch and `reentry` the newest re-entry point (1: the opening).
 
     `left` says whether any branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records
     that a person must settle or answer; `codes` are the fingerprints of the code that ran since the re-entry point;
@@ -55,8 +53,7 @@ class Summary:
 
     def encoded(self, *, session: str, seq: int, chain: bytes) -> bytes:
         """As it is kept beside the head that has this number and chain digest."""
-        kept = [getattr(self, name) for name in _NAMES]
-        data = values.encode([list(value) if type(value) is tuple else value for value in kept])
+        data = values.packed([list(value) if type(value) is tuple else value for value in self])
         return _check(data, session=session, seq=seq, chain=chain) + data
 
     def marked(self, marks: Iterable[bytes], *, seq: int) -> Summary:
@@ -64,13 +61,13 @@ class Summary:
         total = self.marks
         for mark in {*marks}:
             total = with_mark(total, mark, seq=seq)
-        return replace(self, marks=total)
+        return self._replace(marks=total)
 
     def after(self, entry: Entry) -> Summary:
         """With one more record taken into account."""
         fold = _FOLDS.get(entry.kind)
         changed: dict[str, Any] = fold(self, entry) if fold else {}
-        return replace(self, **{"updated_us": entry.time_us, **changed})
+        return self._replace(**{"updated_us": entry.time_us, **changed})
 
 
 def decoded(stored: bytes, *, session: str, seq: int, chain: bytes) -> Summary:
@@ -79,13 +76,10 @@ def decoded(stored: bytes, *, session: str, seq: int, chain: bytes) -> Summary:
     if check != _check(data, session=session, seq=seq, chain=chain):
         raise DamageError(f"{session}: the head (record {seq}) and the summary beside it are not what was written")
     found = values.decode(data)
-    if not isinstance(found, list) or len(found) != len(_NAMES):
+    if not isinstance(found, list) or len(found) != len(Summary._fields):
         raise DamageError(f"{session}: the summary beside the head is not one that this perdure wrote")
     kept: list[Any] = [tuple(value) if isinstance(value, list) else value for value in found]
     return Summary(*kept)
-
-
-_NAMES = tuple(field.name for field in fields(Summary))
 
 
 def _check(data: bytes, *, session: str, seq: int, chain: bytes) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError, RestoreError
@@ -83,7 +83,7 @@ def _check_summary(found: History) -> None:
         return
     made = found.folded()
     # The sum of the marks is compared where the marks are.
-    names = [f.name for f in fields(made) if f.name != "marks"]
+    names = [name for name in made._fields if name != "marks"]
     differ = [name for name in names if getattr(made, name) != getattr(found.summary, name)]
     if differ:
         found.report(None, f"the summary is not what the records give: {', '.join(differ)}", "summary")

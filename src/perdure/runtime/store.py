@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -62,8 +63,12 @@ class AgentStore:
 
     def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
         self.backend, self._lease_s = backend, lease_s
-        self._owner = new_owner()
         self._keeper = Keeper(backend, lease_s=lease_s)
+
+    @functools.cached_property
+    def _owner(self) -> str:
+        """What this object is called as the owner of sessions; reading needs none."""
+        return new_owner()
 
     @property
     def url(self) -> str:

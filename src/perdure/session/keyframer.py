@@ -8,6 +8,7 @@ cuts off is made again when the session is next open.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
@@ -38,6 +39,7 @@ class Keyframer:
 
     def __init__(self, opened: Opened, *, every: int = limits.KEYFRAME_DELTAS) -> None:
         self._writer, self._reader, self._every = opened.writer, opened.reader, every
+        self._soon = min(every, limits.KEYFRAME_DELTAS_SOON)
         self._manifest: Any = keyframe.EMPTY
         self._deltas: list[tuple[int, bytes]] = []
         self._known: dict[int, int] = {}
@@ -53,7 +55,7 @@ class Keyframer:
         self._manifest = snapshot.manifest
         self._deltas = [(seq, data) for data in snapshot.encoded]
         self._known = dict(self._reader.store.keyframes(self._reader.session))
-        self._writer.dictionary = self._dictionary_of(self._manifest)
+        self._writer.dictionary = functools.cache(functools.partial(self._dictionary_of, self._manifest))
         self._begin_if_due()
 
     def add(self, seq: int, delta: bytes) -> None:
@@ -73,19 +75,31 @@ class Keyframer:
         return True
 
     def close(self) -> None:
-        """Waits for a keyframe that is being made and writes its record."""
+        """Waits for a keyframe that is being made and writes its record.
+
+        Makes one that is nearly due: whoever opens the session next has less to read.
+        """
+        self._finish()
+        if len(self._deltas) >= self._tried + self._soon:
+            self._begin()
+            self._finish()
+
+    def _finish(self) -> None:
         self._join()
         if self._writer.riders:
             self._writer.commit(Commit((), lambda _: None))
 
     def _begin_if_due(self) -> None:
         # The first one comes soon: until there is one, nothing is compressed with a dictionary.
-        due = self._tried + (self._every if self._manifest["parts"] else max(1, self._every // 4))
+        due = self._tried + (self._every if self._manifest["parts"] else self._soon)
         busy = self._writer.riders or (self._job is not None and not self._job.is_set())
         if len(self._deltas) >= due and not busy:
-            manifest, deltas = self._manifest, list(self._deltas)
-            self._hurry.clear()
-            self._job = background.submit(lambda: self._make(manifest, deltas))
+            self._begin()
+
+    def _begin(self) -> None:
+        manifest, deltas = self._manifest, list(self._deltas)
+        self._hurry.clear()
+        self._job = background.submit(lambda: self._make(manifest, deltas))
 
     def _join(self) -> None:
         job = self._job
@@ -118,7 +132,7 @@ class Keyframer:
         def written(_: Entry) -> None:
             self._tried = 0
             self._manifest, self._deltas = folded, self._deltas[len(deltas) :]
-            self._writer.dictionary = dictionary
+            self._writer.dictionary = lambda: dictionary
 
         self._writer.riders.append((Draft("keyframe", body), written))
         faults.reach("keyframe.after")

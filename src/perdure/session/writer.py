@@ -8,7 +8,7 @@ is forgotten.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from perdure import clock, faults
 from perdure.errors import ConflictError, FencedError
@@ -25,13 +25,19 @@ if TYPE_CHECKING:
     from perdure.stores.contract import Store
 
 
+UNLIKE_THE_STATE: Final = frozenset({"opened", "owned", "keyframe", "status"})
+"""Kinds whose bodies gain nothing from a dictionary made of the state, and are read by whoever opens the session: so
+without loading one."""
+
+
 class Writer:
     """Appends to the log of one session in one epoch. Not for several threads at once."""
 
     def __init__(self, store: Store, session: str, *, epoch: int, head: int, chain: bytes, summary: Summary) -> None:
         self.store, self.session, self.epoch = store, session, epoch
         self.head, self.chain, self.summary = head, chain, summary
-        self.dictionary: values.Dictionary | None = None
+        self.dictionary: Callable[[], values.Dictionary | None] = lambda: None
+        """The dictionary that bodies are compressed with; made ready when the first of them is."""
         self.riders: deque[tuple[Draft, Callable[[Entry], None]]] = deque()
         """Records that ride at the end of the next commit (keyframes); other threads may add to it."""
         self._unknown: tuple[tuple[Record, ...], Callable[[], None]] | None = None
@@ -95,7 +101,8 @@ class Writer:
         chain, summary, now = self.chain, self.summary, clock.now_us()
         for seq, draft in enumerate(drafts, self.head + 1):
             entry = Entry(seq, self.epoch, draft.kind, now, draft.body)
-            record = link(chain, entry, session=self.session, dictionary=self.dictionary)
+            dictionary = None if draft.kind in UNLIKE_THE_STATE else self.dictionary()
+            record = link(chain, entry, session=self.session, dictionary=dictionary)
             chain, summary = record.chain, summary.after(entry)
             if draft.marks:
                 summary = summary.marked(draft.marks, seq=seq)

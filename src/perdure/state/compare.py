@@ -23,8 +23,12 @@ from perdure.state.weight import weight
 
 Path = list[Any]
 _EQUAL_IS_SAME = frozenset({str, bytes, int, bool, type(None)})
+_DESCENDED = frozenset({dict, list})
 FEW_OPS = 6
 """So many operations are never much heavier than the value that they change."""
+
+LONG, LONG_LOOK = 512, 64
+"""Characters of a long text, and how many of them are looked at to find it again."""
 
 _STEP_WEIGHT = 8
 """Bytes of one step of a path, about."""
@@ -198,12 +202,15 @@ class Comparison:
             runs = anchored(gap, there, here, exact=False)
         for inner in gaps(runs, gap):
             for i, j in zip(range(inner.old, inner.old_end), range(inner.new, inner.new_end), strict=False):
-                if self._related(old[i], now[j]):
+                if type(now[j]) in _DESCENDED and self._related(old[i], now[j]):
                     runs.append(Run(i, j, 1, exact=False))
         return sorted(runs, key=_by_new)
 
     def _print(self, value: Any, *, was: bool) -> Any:
         """What an item is found again by. Items of the same print are still compared."""
+        if type(value) is str and len(value) > LONG:
+            middle = len(value) // 2  # where texts made from a template differ; to hash all of it takes longer
+            return len(value), value[middle : middle + LONG_LOOK]
         if type(value) in _EQUAL_IS_SAME:
             return type(value), value
         try:
@@ -228,8 +235,6 @@ class Comparison:
             return False
         if type(new) is list:
             return True
-        if type(new) is not dict:
-            return False
         was, now = self.survey.nodes[id(old)].old, self.survey.held(new)
         return any(key in was and self._equal(was[key], value) for key, value in now.items())
 

@@ -9,6 +9,7 @@ from perdure.values.codecs import decode, encode
 from perdure.values.describe import describe
 from perdure.values.exact import CONTAINERS, IMMUTABLE, is_immutable, same
 from perdure.values.frame import Dictionary, address, dictionary_named, seal, unseal
+from perdure.values.messagepack import packed
 from perdure.values.opaque import Opaque
 from perdure.values.registry import allow, is_allowed, storable
 
@@ -25,6 +26,7 @@ __all__ = [
     "encode",
     "is_allowed",
     "is_immutable",
+    "packed",
     "same",
     "seal",
     "storable",
