@@ -45,3 +45,6 @@ Its fingerprint is exact all the same.
 
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""
+
+SUBMITTED_COUNT_MAX: Final = 256
+"""Appends of one store that may wait for their commit without a thread of their own; who submits the next one waits."""

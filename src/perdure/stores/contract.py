@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
-from perdure.errors import StoreError
+from perdure.errors import PerdureError, StoreError
 from perdure.log import KINDS, Record
 
 
@@ -147,6 +148,25 @@ class Store(ABC):
         `ConflictError`: for another head, and for a taken item that is not there. On any error but `StoreFailedError`
         nothing is written; after `StoreFailedError` all of it is there or nothing, and the head says which.
         """
+
+    def submit(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> Future[int]:
+        """An append whose outcome comes as a future, done once it is durable: what `append` would return or raise.
+
+        For callers that must not wait in their thread, such as an event loop. Appends that are under way together
+        may share one commit; those of one session are written in the order in which they are submitted. It blocks only
+        while `limits.SUBMITTED_COUNT_MAX` of them are not done: a slow place pushes back. `cancel()` on the future
+        withdraws an append that is not begun (True: it is not written, and will not be); one that is begun has its
+        outcome in the future. Raises `ValueError` and, on a closed store, `ClosedError` at once.
+
+        This one appends before it returns: right for a store that does not wait for anything.
+        """
+        future: Future[int] = Future()
+        future.set_running_or_notify_cancel()
+        try:
+            future.set_result(self.append(session, batch, epoch=epoch, head=head))
+        except PerdureError as error:
+            future.set_exception(error)
+        return future
 
     @abstractmethod
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:

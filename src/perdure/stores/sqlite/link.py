@@ -9,12 +9,18 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from perdure import clock
 from perdure.errors import ProcessForkedError
 from perdure.stores import refusals
-from perdure.stores.sqlite.failures import is_harmless, meaning
+from perdure.stores.sqlite.failures import is_busy, is_harmless, meaning
+
+_PAUSE_S: Final = 0.0002
+"""Between two looks whether another process has finished: as long as a commit takes. SQLite would sleep up to 0.1 s."""
 
 
 class Link:
@@ -32,7 +38,7 @@ class Link:
         busy_s: float,
     ) -> None:
         self.lock = threading.RLock()
-        self._url = url
+        self.url = url
         self._connect = connect
         self._verify = verify
         self._busy_s = busy_s
@@ -49,13 +55,27 @@ class Link:
         """
         with self.connection() as db:
             try:
-                db.execute(f"BEGIN {kind}")
+                self.begin(db, kind)
                 yield db
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+
+    def begin(self, db: sqlite3.Connection, kind: str = "IMMEDIATE") -> None:
+        """Begins a transaction, when the other processes let it: waits up to `busy_s` for that."""
+        end = None
+        while True:
+            try:
+                db.execute(f"BEGIN {kind}")
+                return
+            except sqlite3.OperationalError as error:
+                now = clock.monotonic_s()
+                end = now + self._busy_s if end is None else end
+                if not is_busy(error) or now >= end:
+                    raise
+            time.sleep(_PAUSE_S * (0.5 + clock.new_random()))
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -68,12 +88,22 @@ class Link:
                 if not is_harmless(error):
                     self._failed = True
                     self.drop()
-                raise meaning(error, url=self._url, busy_s=self._busy_s) from error
+                raise meaning(error, url=self.url, busy_s=self._busy_s) from error
+
+    @contextmanager
+    def patient(self) -> Iterator[sqlite3.Connection]:
+        """The same, for what is no transaction of ours: SQLite itself waits for others up to `busy_s`."""
+        with self.connection() as db:
+            db.execute(f"PRAGMA busy_timeout={int(self._busy_s * 1000)}")
+            try:
+                yield db
+            finally:
+                db.execute("PRAGMA busy_timeout=0")
 
     def check_process(self) -> None:
         """Raises in a process that was forked from the one that opened the store."""
         if os.getpid() != self._pid:
-            raise ProcessForkedError(f"{self._url}: was opened before os.fork(); open it again in this process")
+            raise ProcessForkedError(f"{self.url}: was opened before os.fork(); open it again in this process")
 
     def drop(self) -> None:
         """Gives the connection up; the next use opens it anew."""
@@ -99,7 +129,7 @@ class Link:
 
     def _ready(self) -> sqlite3.Connection:
         if self._closed:
-            raise refusals.closed(self._url)
+            raise refusals.closed(self.url)
         if self._db is None:
             self._db = self._connect(busy_s=self._busy_s)
         if self._failed:

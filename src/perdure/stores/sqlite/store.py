@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,23 +17,18 @@ from typing import Any, Final
 from perdure import faults
 from perdure.errors import DamageError, SessionError, StoreFailedError, StoreUrlError
 from perdure.log import Record
-from perdure.stores import refusals, sql
+from perdure.stores import refusals
 from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point, Store, check_batch, check_change
 from perdure.stores.ids import check_session_id
 from perdure.stores.sqlite import file, fork, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
+from perdure.stores.sqlite.group import Group
 from perdure.stores.sqlite.link import Link
-
-_SQL: Final = sql.statements("sqlite")
-_SEQ_BITS: Final = 32
-_SEQ_MAX: Final = (1 << _SEQ_BITS) - 1
-_READ_BYTES: Final = 4 << 20
-"""Bodies read from the file at a time; one that is longer comes alone."""
 
 _TOUCHED_BYTES: Final = 1024
 """A row that is taken away or replaced counts for so much of the log."""
 
-_WRITING: Final = ("synchronous=FULL", "wal_autocheckpoint=0", "secure_delete=ON")
+_WRITING: Final = ("synchronous=FULL", "wal_autocheckpoint=0", "secure_delete=ON", "busy_timeout=0")
 _READING: Final = ("query_only=ON",)
 
 
@@ -61,6 +57,7 @@ class SqliteStore(Store):
         link = partial(Link, self.url, verify=rows.verify_tails)
         connect = partial(file.connect_writer, path, settings=_WRITING)
         self._writer = link(connect=connect, busy_s=busy_s)
+        self._group = Group(self._writer)
         self._reader = link(connect=partial(file.connect_reader, path, settings=_READING), busy_s=busy_s)
         self._checkpointer = Checkpointer(link(connect=connect, busy_s=0), writer=self._writer, pages=wal_pages)
         with self._reader.connection():
@@ -70,40 +67,52 @@ class SqliteStore(Store):
         """See `Store.create`."""
         check_session_id(session)
         check_session_id(session if family is None else family)
-        with self._writer.transaction("IMMEDIATE") as db:
+        family, stored = family or session, rows.blob(refusals.named(owner))
+
+        def create(db: sqlite3.Connection) -> Lease:
             if rows.is_erased(db, session):
                 raise refusals.erased(session)
             if db.execute(rows.SQL["session"], (session,)).fetchone():
                 raise refusals.exists(session)
-            family = family or session
             db.execute(rows.SQL["found_family"], (family,))
             tick = rows.tick_after(db, -1)
-            row = {"id": session, "family": family, "owner": rows.blob(refusals.named(owner)), "tick": tick}
+            row = {"id": session, "family": family, "owner": stored, "tick": tick}
             db.execute(rows.SQL["create"], row | {"epoch": epoch})
-        return Lease(session, epoch, owner, 0)
+            return Lease(session, epoch, owner, 0)
+
+        return self._group.write(create)
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """See `Store.claim`."""
-        with self._writer.transaction("IMMEDIATE") as db:
+
+        def claim(db: sqlite3.Connection) -> Lease:
             row = self._row(db, session)
             if row.lease != seen:
                 raise refusals.held(row.lease)
             return rows.set_lease(db, row, Lease(session, seen.epoch + 1, refusals.named(owner), 0))
 
+        return self._group.write(claim)
+
     def renew(self, lease: Lease) -> Lease:
         """See `Store.renew`."""
-        with self._writer.transaction("IMMEDIATE") as db:
+
+        def renew(db: sqlite3.Connection) -> Lease:
             row = self._row(db, lease.session)
             if not _same_holder(row.lease, lease):
                 raise refusals.fenced(row.lease, epoch=lease.epoch)
             return rows.set_lease(db, row, Lease(lease.session, lease.epoch, lease.owner, row.lease.counter + 1))
 
+        return self._group.write(renew)
+
     def release(self, lease: Lease) -> None:
         """See `Store.release`."""
-        with self._writer.transaction("IMMEDIATE") as db:
+
+        def release(db: sqlite3.Connection) -> None:
             row = rows.find(db, lease.session)
             if row is not None and _same_holder(row.lease, lease):
                 rows.set_lease(db, row, Lease(lease.session, lease.epoch, "", row.lease.counter + 1))
+
+        self._group.write(release)
 
     def lease(self, session: str) -> Lease:
         """See `Store.lease`."""
@@ -112,8 +121,22 @@ class SqliteStore(Store):
 
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
+        newest = self._group.write(self._appending(session, batch, epoch=epoch, head=head))
+        self._checkpointer.grown(_size(batch))
+        return newest
+
+    def submit(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> Future[int]:
+        """See `Store.submit`."""
+        future = self._group.submit(self._appending(session, batch, epoch=epoch, head=head))
+        future.add_done_callback(lambda _: self._checkpointer.grown(_size(batch)))
+        return future
+
+    def _appending(
+        self, session: str, batch: Batch, *, epoch: int | None, head: int
+    ) -> Callable[[sqlite3.Connection], int]:
         end = check_batch(session, batch, head=head)
-        with self._writer.transaction("IMMEDIATE") as db:
+
+        def append(db: sqlite3.Connection) -> int:
             row = self._held(db, session, epoch=epoch)
             if row.seq != head:
                 raise refusals.conflict(session, head=row.seq, expected=head)
@@ -122,13 +145,13 @@ class SqliteStore(Store):
             rows.insert(db, row.number, batch)
             rows.set_head(db, row.number, batch, end=end, tick=rows.tick_after(db, row.tick))
             faults.reach("append.inside")
-        self._checkpointer.grown(sum(len(record.body) for record in batch.records))
-        return row.sent
+            return row.sent
+
+        return append
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`."""
-        with self._writer.transaction("IMMEDIATE") as db:
-            number = rows.send(db, self._row(db, session), content, mark=mark)
+        number = self._group.write(lambda db: rows.send(db, self._row(db, session), content, mark=mark))
         self._checkpointer.grown(len(content))
         return number
 
@@ -187,9 +210,12 @@ class SqliteStore(Store):
 
     def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int | None) -> None:
         """See `Store.put_chunks`."""
-        with self._writer.transaction("IMMEDIATE") as db:
+
+        def put(db: sqlite3.Connection) -> None:
             family = self._held(db, session, epoch=epoch).family
             rows.put_chunks(db, family, chunks)
+
+        self._group.write(put)
         self._checkpointer.grown(sum(map(len, chunks.values())))
 
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -238,7 +264,7 @@ class SqliteStore(Store):
 
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`. With the last of it the log is carried over, so that the file is smaller."""
-        with self._writer.connection() as db:
+        with self._writer.patient() as db:
             page: int = db.execute("PRAGMA page_size").fetchone()[0]
             # `execute` would give back one page and stop
             db.executescript(f"PRAGMA incremental_vacuum({max(1, bytes_max // page)})")
@@ -261,6 +287,7 @@ class SqliteStore(Store):
         """See `Store.close`. The last one to close carries the log over and removes it."""
         if os.getpid() != self._pid:
             return
+        self._group.end()
         self._checkpointer.end()
         for link in self.links():
             link.close()
@@ -310,13 +337,18 @@ class SqliteStore(Store):
 
     def _scrub(self) -> None:
         """Gives free pages back, and empties the log of what was deleted, so that no byte of it stays."""
-        with self._writer.connection() as db:
+        with self._writer.patient() as db:
             db.executescript("PRAGMA incremental_vacuum")  # `execute` would give back one page and stop
             busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StoreFailedError(
                 f"{self.url}: deleted, but another process is reading the log that still has its bytes; delete it again"
             )
+
+
+def _size(batch: Batch) -> int:
+    """Bytes of bodies."""
+    return sum(len(record.body) for record in batch.records)
 
 
 def _same_holder(newest: Lease, lease: Lease) -> bool:
