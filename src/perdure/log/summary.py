@@ -27,7 +27,9 @@ _POINT: Final = struct.Struct(">QQBQ?")
 
 
 class Summary(NamedTuple):
-    """A tuple, since every save makes a new one. `parent` is the newest snapshot of the present branch and `reentry` the newest re-entry point (1: the opening).
+    """A tuple, since every save makes a new one.
+
+    `parent` is the newest snapshot of the present branch and `reentry` the newest re-entry point (1: the opening).
 
     `left` says whether any branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records
     that a person must settle or answer; `codes` are the fingerprints of the code that ran since the re-entry point;
