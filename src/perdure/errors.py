@@ -10,7 +10,8 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   └── LimitError               a bound of `limits` is exceeded
     ├── DamageError              stored bytes that are not what was written
     │   ├── FormatNewerError         written by a newer perdure; not damage, but unreadable here
-    │   └── RestoreError             no snapshot that is provably good for this request
+    │   ├── RestoreError             no snapshot that is provably good for this request
+    │   └── UnfinishedError          a session that was imported half-way
     ├── StoreError               the place where sessions are kept
     │   ├── StoreUrlError            no such store, or its extra is not installed
     │   ├── StoreFailedError         an I/O error: full, read-only, gone
@@ -99,6 +100,12 @@ class RestoreError(DamageError):
     """No snapshot that is provably good for this request."""
 
     code, exit_status = "restore", 22
+
+
+class UnfinishedError(DamageError):
+    """A session that was imported or copied half-way. It is neither read nor gone on with."""
+
+    code, exit_status = "unfinished", 23
 
 
 class StoreError(PerdureError):

@@ -19,6 +19,11 @@ POINTS: Final = {
     "keyframe.before": "a keyframe is due, nothing of it is written",
     "keyframe.chunks": "the chunks of a keyframe are stored, the record that names them is not",
     "keyframe.after": "the keyframe's record is queued for the next commit",
+    "export.written": "the exported file is whole and synced under another name, not yet renamed",
+    "import.begun": "the session that is imported is made or taken, nothing more of it is written",
+    "import.chunks": "some chunks of what is imported are stored, the records that name them are not",
+    "import.part": "some records of what is imported are written, the last of them are not",
+    "import.whole": "all of what is imported is written, its lease is not given back",
 }
 
 hook: Callable[[str], None] | None = None

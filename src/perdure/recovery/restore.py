@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.errors import DamageError, FormatNewerError, RestoreError
+from perdure.errors import DamageError, FormatNewerError, RestoreError, UnfinishedError
 from perdure.log.summary import with_point
 from perdure.recovery.history import SNAPSHOTS, History, history
 from perdure.session.opening import summary_of
@@ -88,7 +88,7 @@ def offered(store: Store, session: str) -> Iterator[None]:
     """Within it, a `DamageError` about this session also says what can be had instead."""
     try:
         yield
-    except FormatNewerError:
+    except (FormatNewerError, UnfinishedError):
         raise
     except DamageError as error:
         raise _offering(store, session, error) from error

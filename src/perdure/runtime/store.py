@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure import limits, values
@@ -11,6 +13,8 @@ from perdure.errors import DamageError, EntryError, NoPointError, SessionUnknown
 from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.marks import answer_mark, key_mark, question_mark
+from perdure.ops import portable, transfer
+from perdure.ops.transfer import Moved
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
 from perdure.runtime import entry as entries
@@ -28,7 +32,7 @@ from perdure.stores import open_store
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from perdure.log.entry import Entry
     from perdure.recovery.verify import Report
@@ -346,6 +350,34 @@ class AgentStore:
     def _write(self, session: str, draft: Draft) -> None:
         """Appends a record of a person to a session that nobody runs."""
         append_one(self.backend, session, draft, owner=self._owner, lease_s=self._lease_s)
+
+    # --- moving -------------------------------------------------------------------------------------------------------
+
+    def export_file(self, session: str, path: str | os.PathLike[str]) -> Moved:
+        """Writes all of a session, as it is at this moment, to one file; whole and durable on return, else not there.
+
+        A session may be exported while it runs. Raises `RefusedError` when a file of that name is there, `DamageError`,
+        `StoreFailedError`.
+        """
+        return portable.written(Path(path), *transfer.sent(self.backend, check_session_id(session)))
+
+    def import_file(self, path: str | os.PathLike[str]) -> Moved:
+        """Takes in the session of an exported file, under its own id; durable on return, free to be resumed.
+
+        Nothing is written unless all of the file is what was exported; what a crash cuts off half-way is `unfinished`
+        until the file is imported again. Raises `SessionExistsError`, `SessionErasedError`, `HeldError`, `DamageError`.
+        """
+        with portable.read(Path(path)) as (origin, items):
+            return self._receive(origin, items)
+
+    def copy(self, session: str, to: AgentStore) -> Moved:
+        """Brings a session, as it is at this moment, to another store, under its own id. As export and import do."""
+        return to._receive(*transfer.sent(self.backend, check_session_id(session)))
+
+    def _receive(self, origin: transfer.Origin, items: Iterable[transfer.Item]) -> Moved:
+        return transfer.received(
+            self.backend, origin, items, keeper=self._keeper, owner=self._owner, lease_s=self._lease_s
+        )
 
     # --- closing ------------------------------------------------------------------------------------------------------
 

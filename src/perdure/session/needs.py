@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.log.record import Record
 
+NAMING = frozenset({"keyframe"})
+"""The kinds of record whose bodies name chunks."""
+
 
 def dictionary(record: Record) -> bytes | None:
     """The address of the chunk that the body is compressed with; None if it is not or is gone. Raises `DamageError`."""
@@ -25,5 +28,5 @@ def dictionary(record: Record) -> bytes | None:
 
 def contents(entry: Entry) -> Iterator[bytes]:
     """The addresses of the chunks that the body names, some perhaps more than once. Raises `DamageError`."""
-    if entry.kind == "keyframe":
+    if entry.kind in NAMING:
         yield from keyframe.addresses(values.decode(entry["manifest"]))

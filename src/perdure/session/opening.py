@@ -13,6 +13,7 @@ from perdure.errors import (
     RestoreError,
     SessionExistsError,
     SessionUnknownError,
+    UnfinishedError,
 )
 from perdure.log import summary as summaries
 from perdure.log.branch import branch, is_reentry
@@ -80,9 +81,17 @@ def find(store: Store, session: str) -> Summary | None:
 
 
 def summary_of(head: Head, session: str) -> Summary:
-    """The summary beside a head. Raises `DamageError` unless the two belong together, and to this session."""
+    """The summary beside a head.
+
+    Raises `DamageError` unless the two belong together, and to this session; `UnfinishedError` while there is none yet.
+    """
     if head.seq == 0 and head.chain == GENESIS and head.summary == b"":
         return Summary()
+    if head.seq and head.summary == b"":
+        raise UnfinishedError(
+            f"{session} is not whole: it was imported or copied here half-way, up to record {head.seq}. "
+            "Import or copy it again: that goes on from there"
+        )
     return summaries.decoded(head.summary, session=session, seq=head.seq, chain=head.chain)
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 SNAPSHOTS = frozenset({"saved", "edited", "migrated"})
 """The kinds of record that carry a delta."""
 
+DICTIONARIES_KEPT = 4
+"""Each takes about a megabyte; the bodies of a log need them one after another."""
+
 _log = logging.getLogger("perdure.snapshots")
 
 
@@ -46,11 +49,14 @@ class Reader:
 
     def dictionary(self, digest: bytes) -> values.Dictionary:
         """The compression dictionary that this chunk serves as."""
-        if digest not in self._dictionaries:
-            self._dictionaries[digest] = values.Dictionary.from_chunk(self._sound_chunk(digest))
-        return self._dictionaries[digest]
+        found = self._dictionaries.get(digest)
+        if found is None:
+            found = self._dictionaries[digest] = values.Dictionary.from_chunk(self.sound_chunk(digest))
+            for old in list(self._dictionaries)[:-DICTIONARIES_KEPT]:
+                self._dictionaries.pop(old, None)  # another thread may have dropped it
+        return found
 
-    def _sound_chunk(self, digest: bytes) -> bytes:
+    def sound_chunk(self, digest: bytes) -> bytes:
         """A chunk's frame, checked; a damaged one is made again from the records, as so many bodies hang on it."""
         damage = DamageError(f"chunk {digest.hex()}: its bytes are not what was written")
         try:

@@ -1,0 +1,199 @@
+"""One session in one file: what a stream of its records and chunks looks like there. `docs/format.md` has the bytes.
+
+A file is there whole or not at all, and is checked whole before anything of it is used. It must not know how a log is
+read from a store or taken into one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from perdure import faults, limits, values
+from perdure.errors import DamageError, FormatNewerError, RefusedError, StoreFailedError
+from perdure.log import KIND_NAMES, KINDS, Record
+from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+MAGIC: Final = b"\xd5Pses\r\n"
+VERSION: Final = 1
+HEAD, CHUNK, RECORD, END = 1, 2, 3, 4
+
+_BLOCK: Final = struct.Struct(">BI")
+_RECORD: Final = struct.Struct(">QBQ32s")
+_DIGEST_BYTES: Final = 32
+_BESIDE_BYTES: Final = 4096
+"""What a block may have beside a body or a chunk of `limits.RECORD_BYTES_MAX`."""
+
+_READ_BYTES: Final = 1 << 20
+
+
+def written(path: Path, origin: Origin, items: Iterable[Item]) -> Moved:
+    """Writes the file; there, whole and durable on return, else not there at all.
+
+    Raises `RefusedError` when a file of that name is there, `StoreFailedError` when it cannot be written.
+    """
+    with new_file(path) as file:
+        out = _Out(file)
+        out.write(MAGIC + bytes([VERSION]))
+        out.block(HEAD, values.seal(values.encode(_head(origin)), codec="msgpack"))
+        moved = 0
+        for item in items:
+            moved += size(item)
+            out.block(*_content(item))
+        out.write(_BLOCK.pack(END, _DIGEST_BYTES))
+        out.write(out.hash.digest())
+    return Moved(origin.session, origin.seq, moved)
+
+
+def _head(origin: Origin) -> dict[str, Any]:
+    return {name: getattr(origin, name) for name in ("session", "family", "seq", "chain", "epoch")}
+
+
+def _content(item: Item) -> tuple[int, bytes, bytes]:
+    if isinstance(item, Chunk):
+        return CHUNK, item.address, item.frame
+    return RECORD, _RECORD.pack(item.epoch, KINDS[item.kind], item.time_us, item.chain), item.body
+
+
+class _Out:
+    """A file that is written, and the digest of what is written to it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.hash: _Hash = hashlib.sha256()
+        self._file = file
+
+    def write(self, data: bytes) -> None:
+        self.hash.update(data)
+        self._file.write(data)
+
+    def block(self, kind: int, *parts: bytes) -> None:
+        self.write(_BLOCK.pack(kind, sum(map(len, parts))))
+        for part in parts:
+            self.write(part)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file that gets its name once it is whole and synced; whatever happens before, the name is as it was.
+
+    Raises `RefusedError` when a file of that name is there, `StoreFailedError` when it cannot be written.
+    """
+    if path.exists():
+        raise RefusedError(f"{path} is there already; remove it, or write to another file")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with _failing(path):
+        try:
+            with beside.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            faults.reach("export.written")
+            beside.rename(path)
+        finally:
+            beside.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def _failing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreFailedError(f"{path}: {error.strerror or error}") from error
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def read(path: Path) -> Iterator[tuple[Origin, Iterator[Item]]]:
+    """Which log is in the file, and its items; the file is known to be what was written.
+
+    Raises `DamageError` for any other file, `FormatNewerError`, `StoreFailedError`.
+    """
+    with contextlib.ExitStack() as opened:
+        with _failing(path):
+            file = opened.enter_context(path.open("rb"))
+            end = _check(path, file)
+            file.seek(len(MAGIC) + 1)
+        blocks = _blocks(path, file, end)
+        kind, content = next(blocks, (0, b""))
+        if kind != HEAD:
+            raise _damage(path, "its first block is not a head")
+        origin = _origin(path, content)
+        yield origin, _items(path, origin, blocks)
+
+
+def _damage(path: Path, what: str) -> DamageError:
+    return DamageError(f"{path}: {what}; nothing of it was used. Take another copy of the file")
+
+
+def _check(path: Path, file: IO[bytes]) -> int:
+    """Where the end block begins, if the file is what was written."""
+    begin = file.read(len(MAGIC) + 1)
+    if begin[:-1] != MAGIC:
+        raise _damage(path, "not a session that was exported by perdure, or its beginning is damaged")
+    if begin[-1] > VERSION:
+        raise FormatNewerError(f"{path}: of format version {begin[-1]}; this perdure reads up to {VERSION}")
+    digest, length = hashlib.sha256(begin), file.seek(0, os.SEEK_END) - _DIGEST_BYTES
+    file.seek(len(begin))
+    while block := file.read(max(0, min(_READ_BYTES, length - file.tell()))):
+        digest.update(block)
+    if file.read() != digest.digest():
+        raise _damage(path, "its bytes are not what was written, or its end is missing")
+    return length - _BLOCK.size
+
+
+def _blocks(path: Path, file: IO[bytes], end: int) -> Iterator[tuple[int, bytes]]:
+    """Kind and content of each block before the end."""
+    place = file.tell()
+    while place < end:
+        kind, length = _BLOCK.unpack(_read(path, file, _BLOCK.size))
+        place += _BLOCK.size + length
+        if place > end or length > limits.RECORD_BYTES_MAX + _BESIDE_BYTES:
+            raise _damage(path, f"a block of {length} bytes, which was never written")
+        yield kind, _read(path, file, length)
+    if place != end or _BLOCK.unpack(_read(path, file, _BLOCK.size)) != (END, _DIGEST_BYTES):
+        raise _damage(path, "its blocks do not come to its end")
+
+
+def _read(path: Path, file: IO[bytes], length: int) -> bytes:
+    with _failing(path):
+        return file.read(length)
+
+
+def _origin(path: Path, content: bytes) -> Origin:
+    try:
+        found = values.decode(values.unseal(content)[1])
+        return Origin(**found)
+    except TypeError as error:
+        raise _damage(path, f"its head is not one: {error}") from error
+
+
+def _items(path: Path, origin: Origin, blocks: Iterator[tuple[int, bytes]]) -> Iterator[Item]:
+    seq = 0
+    for kind, content in blocks:
+        if kind == CHUNK:
+            yield Chunk(content[:_DIGEST_BYTES], content[_DIGEST_BYTES:])
+        elif kind == RECORD and len(content) >= _RECORD.size and content[8] in KIND_NAMES:
+            epoch, number, time_us, chain = _RECORD.unpack_from(content)
+            seq, body = seq + 1, content[_RECORD.size :]
+            yield Record(origin.session, seq, epoch, KIND_NAMES[number], time_us, body, chain)
+        else:
+            raise _damage(path, f"a block of kind {kind}, which was never written")
