@@ -23,6 +23,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── SessionUnknownError      no session of that id
     │   ├── SessionExistsError       already there
     │   ├── SessionErasedError       erased; its id is not used again
+    │   ├── HasForksError            other sessions go on from its records
     │   ├── InputDiffersError        opened with another input
     │   ├── NoPointError             no such restore point on this branch
     │   ├── NoSessionError           a declared action in a thread that has no session
@@ -172,6 +173,12 @@ class SessionErasedError(SessionError):
     """The session was erased; its id is not used again."""
 
     code, exit_status = "session-erased", 44
+
+
+class HasForksError(SessionError):
+    """Other sessions are forks of this one and begin with its records; delete them first. Nothing was deleted."""
+
+    code, exit_status = "has-forks", 51
 
 
 class InputDiffersError(SessionError):

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from perdure.stores import Store, open_store
-from perdure.testing import broken
+from perdure.testing import broken, broken_forks
 from perdure.testing.conformance import StoreConformance
 
 BIG = {"test_a_body_of_64_megabytes", "test_ten_thousand_records"}
 CHECKS = sorted(name for name in dir(StoreConformance) if name.startswith("test_") and name not in BIG)
+
+
+ALL = (*broken.BROKEN, *broken_forks.BROKEN)
 
 
 def failing(kind: type[broken.Passing], folder: Path) -> set[str]:
@@ -34,11 +37,12 @@ def test_a_store_that_is_right_passes(tmp_path: Path) -> None:
     assert failing(broken.Passing, tmp_path) == set()
 
 
-@pytest.mark.parametrize("kind", broken.BROKEN, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 def test_a_broken_store_is_caught(kind: type[broken.Passing], tmp_path: Path) -> None:
     assert kind.caught_by in failing(kind, tmp_path)
 
 
 def test_every_broken_store_is_tried() -> None:
-    kinds = {kind for kind in vars(broken).values() if isinstance(kind, type) and issubclass(kind, broken.Passing)}
-    assert {kind for kind in kinds if kind.caught_by} == set(broken.BROKEN)
+    there = [*vars(broken).values(), *vars(broken_forks).values()]
+    kinds = {kind for kind in there if isinstance(kind, type) and issubclass(kind, broken.Passing)}
+    assert {kind for kind in kinds if kind.caught_by} == set(ALL)

@@ -43,8 +43,8 @@ def branch(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def is_reentry(entry: Entry) -> bool:
-    """Whether code can start from its top at this record."""
-    return entry.kind == "opened" or (entry.kind == "saved" and bool(entry["flags"] & REENTRY))
+    """Whether code can start from its top at this record. The opening of a fork is none: its base has the opening."""
+    return (entry.kind == "opened" and entry.seq == 1) or (entry.kind == "saved" and bool(entry["flags"] & REENTRY))
 
 
 def is_restore_point(entry: Entry) -> bool:

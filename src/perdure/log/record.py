@@ -11,9 +11,12 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from perdure.errors import DamageError
+from perdure.log.origin import writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from perdure.log.origin import Base
 
 KINDS: Final = {
     "opened": 1,
@@ -87,19 +90,23 @@ def chained(previous: bytes, *, session: str, seq: int, epoch: int, kind: str, t
     return Record(session, seq, epoch, kind, time_us, body, chain)
 
 
-def verified(records: Iterable[Record], *, session: str, after: int, previous: bytes) -> Iterator[Record]:
+def verified(
+    records: Iterable[Record], *, session: str, after: int, previous: bytes, bases: tuple[Base, ...] = ()
+) -> Iterator[Record]:
     """The same records, each checked against the one before it.
 
-    `after` and `previous` are the number and the chain digest that the first one must follow. Raises `DamageError`,
-    which names the first record that is missing, foreign, out of order or changed.
+    `after` and `previous` are the number and the chain digest that the first one must follow; `bases` are whose records
+    the log of a fork begins with. Raises `DamageError`, which names the first record that is missing, foreign, out of
+    order or changed.
     """
     for record in records:
         after += 1
-        if record.session != session or record.seq != after:
+        writer = writer_of(after, session=session, bases=bases) if bases else session
+        if record.session != writer or record.seq != after:
             raise DamageError(f"{session}: record {after} is missing; in its place is {record.session} #{record.seq}")
         digest = chain_digest(
             previous,
-            session=session,
+            session=writer,
             seq=after,
             epoch=record.epoch,
             kind=record.kind,

@@ -34,6 +34,9 @@ class Summary(NamedTuple):
     `left` says whether any branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records
     that a person must settle or answer; `codes` are the fingerprints of the code that ran since the re-entry point;
     `points` and `marks` are the sums of the index of points and of that of marks (see `with_point`, `with_mark`).
+
+    Of a fork, saves, actions, points and marks are those that it made itself. What follows from the records before them
+    is known only once it was opened: until then `reentry` is 0 (see `untold`).
     """
 
     form: str = ""
@@ -57,6 +60,10 @@ class Summary(NamedTuple):
         """As it is kept beside the head that has this number and chain digest."""
         data = values.packed([list(value) if type(value) is tuple else value for value in self])
         return _check(data, session=session, seq=seq, chain=chain) + data
+
+    def untold(self) -> Summary:
+        """Without what follows from the records of the base: so a fork of an earlier point is made without a look."""
+        return self._replace(parent=0, reentry=0, left=False, keyframe=(0, 0), codes=())
 
     def marked(self, marks: Iterable[bytes], *, seq: int) -> Summary:
         """With a record that is looked up by these marks."""
@@ -113,7 +120,15 @@ def _with(total: bytes, row: bytes, *, sign: int = 1) -> bytes:
 
 
 def _opened(_: Summary, entry: Entry) -> dict[str, Any]:
-    return {"form": entry["form"], "entry": entry["entry"], "created_us": entry.time_us}
+    opened = {"form": entry["form"], "entry": entry["entry"], "created_us": entry.time_us}
+    return opened | _forked(entry["form"], entry["origin"]) if "origin" in entry.body else opened
+
+
+def _forked(form: str, origin: dict[str, Any]) -> dict[str, Any]:
+    """A fork goes on from there; what it counts and looks up begins with it."""
+    reason = f"forked from {origin['session']} at {origin['seq']}"
+    mine: dict[str, Any] = {"waits": (), "saves": 0, "actions": 0, "points": b"", "marks": b""}
+    return mine | {"status": "idle" if form == "handle" else "paused", "reason": reason}
 
 
 def _owned(summary: Summary, entry: Entry) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from perdure import values
 from perdure.errors import DamageError, FormatNewerError
 from perdure.log import dropped
 from perdure.log.entry import Entry
+from perdure.log.origin import seam_of
 from perdure.log.record import GENESIS, is_stub, verified
 from perdure.log.summary import Summary
 from perdure.session.opening import summary_of
@@ -66,7 +67,8 @@ class History:
     @property
     def tip(self) -> int:
         """The newest snapshot of the present branch, as far as it can be told; 0 for none."""
-        return self.summary.parent if self.summary is not None else self.folded().parent
+        known = self.summary is not None and self.summary.reentry
+        return self.summary.parent if self.summary is not None and known else self.folded().parent
 
     def report(self, seq: int | None, what: object, kind: str) -> None:
         """Adds a problem."""
@@ -175,7 +177,7 @@ def _check_head(found: History, last: Place) -> None:
         found.summary = None
         found.report(None, f"{session}: {len(behind)} records are stored behind the head, record {head.seq}", "head")
         try:
-            for record in verified(behind, session=session, after=last.seq, previous=chain):
+            for record in verified(behind, session=session, after=last.seq, previous=chain, bases=head.bases):
                 _take(found, Place(record.seq, record))
         except DamageError as error:
             found.report(None, error, "record")
@@ -183,8 +185,11 @@ def _check_head(found: History, last: Place) -> None:
 
 def _check_dropped(found: History) -> None:
     """Whether each body that is gone was dropped on the record. Only good records count."""
+    stubs = [seq for seq, entry in found.entries.items() if entry.kind == dropped.KIND]
     lawful = dropped.Dropped(found.entries.values())
-    lost = [seq for seq, entry in found.entries.items() if entry.kind == dropped.KIND and seq not in lawful]
+    if any(seq <= seam_of(found.head.bases) for seq in stubs):
+        lawful |= found.reader.dropped_by_bases()
+    lost = [seq for seq in stubs if seq not in lawful]
     for first, last in dropped.ranges(lost):
         found.report(first, gone(found.reader.session, first, last), "body")
     for seq in lost:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.errors import DamageError, FormatNewerError, RestoreError, UnfinishedError
+from perdure.log.origin import seam_of
 from perdure.log.summary import with_point
 from perdure.recovery.history import SNAPSHOTS, History, history
 from perdure.session.opening import summary_of
@@ -108,7 +109,8 @@ def _offering(store: Store, session: str, error: DamageError) -> DamageError:
 def points(store: Store, session: str) -> list[Point]:
     """The index of snapshots, oldest first, checked against the digest beside the head. Raises `DamageError`."""
     head = store.head(session)
-    found = [point for point in store.points(session) if point.seq <= head.seq]
+    before = [p for p in points(store, head.base.session) if p.seq <= head.base.seq] if head.base else []
+    found = [point for point in store.points(session) if seam_of(head.bases) < point.seq <= head.seq]
     digest = b""
     try:
         for p in found:
@@ -117,4 +119,4 @@ def points(store: Store, session: str) -> list[Point]:
         raise DamageError(f"{session}: the index of its snapshots is not what was written: {error}") from error
     if digest != summary_of(head, session).points:
         raise DamageError(f"{session}: the index of its snapshots is not what was written")
-    return found
+    return before + found

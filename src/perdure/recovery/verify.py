@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError, RestoreError
 from perdure.log.marks import Marks
+from perdure.log.origin import seam_of
 from perdure.log.summary import with_mark
 from perdure.recovery import restore
 from perdure.recovery.history import SNAPSHOTS, History, Problem, history
@@ -82,6 +83,8 @@ def _check_summary(found: History) -> None:
     if found.summary is None or found.problems:
         return
     made = found.folded()
+    if found.summary.reentry == 0:
+        made = made.untold()
     # The sum of the marks is compared where the marks are.
     names = [name for name in made._fields if name != "marks"]
     differ = [name for name in names if getattr(made, name) != getattr(found.summary, name)]
@@ -97,7 +100,9 @@ def _check_points(found: History) -> None:
 
 def _check_keyframe_index(found: History) -> None:
     made = {of: entry.seq for of, entry in found.keyframes.items()}
-    _compare(found, "keyframes", dict(found.reader.store.keyframes(found.reader.session)), made)
+    stored = dict(found.reader.store.keyframes(found.reader.session))
+    replaced = {of for of, seq in made.items() if seq <= seam_of(found.head.bases) and of not in stored}
+    _compare(found, "keyframes", stored, {of: seq for of, seq in made.items() if of not in replaced})
 
 
 def _compare(found: History, index: str, stored: Mapping[int, object], made: Mapping[int, object]) -> None:
@@ -120,7 +125,8 @@ def _check_marks(found: History) -> None:
     for entry in found.entries.values():
         for mark in {*marks.of(entry)}:
             made[mark].append(entry.seq)
-            total = with_mark(total, mark, seq=entry.seq)
+            if entry.seq > seam_of(found.head.bases):
+                total = with_mark(total, mark, seq=entry.seq)
     if found.summary is not None and not found.problems and found.summary.marks != total:
         found.report(None, "the summary is not what the records give: marks", "summary")
     for mark, seqs in made.items():

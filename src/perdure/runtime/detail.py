@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perdure.log import points
+from perdure.log import origin, points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point
 from perdure.session import call as calls
@@ -64,14 +64,15 @@ def detail(store: AgentStore, session: str) -> Detail:
     """Reads the whole log, verified. Raises `SessionUnknownError`, `DamageError`."""
     info = store.info(session)
     entries = list(store.log(session))
+    opening = origin.opening(entry for entry in entries if entry.kind == "opened")
     tip, everything = branch(entries), Actions(entries)
     running = info.status == "running"
     mine = Actions(tip)
     stands = {seq for entry in entries if entry.kind == "rolled_back" for seq in entry["standing"]}
     return Detail(
         info=info,
-        version=entries[0]["version"],
-        labels=dict(entries[0]["labels"]),
+        version=opening["version"],
+        labels=dict(opening["labels"]),
         points=tuple(_points(entries, tip)),
         actions=tuple(_action(action, running=running) for action in mine.values()),
         standing=tuple(

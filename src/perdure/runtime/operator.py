@@ -22,7 +22,7 @@ from perdure.errors import (
 from perdure.log import points
 from perdure.log.branch import is_restore_point
 from perdure.session.lease import acquire, new_owner
-from perdure.session.opening import Opened, append_one, start, take_up
+from perdure.session.opening import Opened, append_one, opening_of, start, take_up
 from perdure.session.points import Core, status
 from perdure.session.request import Commit, Draft, ReadAll, Steps
 from perdure.stores.ids import check_session_id
@@ -82,7 +82,7 @@ def _opened(backend: Backend, lease: Lease) -> Opened:
     writer, reader, tail = take_up(backend, lease.session, epoch=lease.epoch)
     if not tail:
         raise SessionUnknownError(f"nothing was ever written to {lease.session}")
-    return Opened(lease, writer, reader, reader.entries(upto=1)[0], tail)
+    return Opened(lease, writer, reader, opening_of(reader), tail)
 
 
 def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str) -> Rollback:

@@ -23,8 +23,9 @@ from perdure.runtime.detail import Detail, detail
 from perdure.runtime.outcome import Outcome, Question
 from perdure.session import call as calls
 from perdure.session.declare import Agent, agent_of, undos_of
+from perdure.session.forking import Fork, fork
 from perdure.session.lease import Keeper, is_dead, new_owner, owner_text
-from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of, summary_of
+from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of, summary_of, told
 from perdure.session.request import Draft
 from perdure.session.session import Session
 from perdure.session.snapshot import Reader, snapshot
@@ -246,8 +247,9 @@ class AgentStore:
             summary = find(self.backend, session)
             if summary is None:
                 raise SessionUnknownError(f"no session {session} in {self.url}")
-            seq = summary.parent if at is None else self._point(session, at)
-            return snapshot(Reader(self.backend, session), seq).all(parts)
+            reader = Reader(self.backend, session)
+            seq = told(reader, summary).parent if at is None else self._point(session, at)
+            return snapshot(reader, seq).all(parts)
 
     def verify(self, session: str) -> Report:
         """Checks every byte of a session; changes nothing. Raises `SessionUnknownError`, `SessionErasedError`."""
@@ -270,6 +272,19 @@ class AgentStore:
     def detail(self, session: str) -> Detail:
         """One session in full: how it was opened, its restore points and actions, what waits, what stands."""
         return detail(self, session)
+
+    def fork(
+        self, session: str, *, into: str, at: int | str | None = None, reason: str = "", by: str = "operator"
+    ) -> Fork:
+        """Makes the session `into`, which goes on from a place of this one's log. Costs one commit, copies nothing.
+
+        `at` is the number of any record, a checkpoint's name (its newest), -1 (the newest restore point), 0 (the
+        re-entry point), or None: the end of the log. What is in doubt there is in doubt in the fork. The session may be
+        running. Durable on return. Raises `NoPointError`, `SessionExistsError`, `SessionUnknownError`, `DamageError`.
+        """
+        seq = at if at is None or (isinstance(at, int) and at > 0) else points.find(list(self.log(session)), at).seq
+        with restore.offered(self.backend, check_session_id(session)):
+            return fork(self.backend, session, check_session_id(into), at=seq, reason=reason, by=by)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from perdure.errors import (
 from perdure.log import summary as summaries
 from perdure.log.branch import branch, is_reentry
 from perdure.log.marks import COMPLETED
+from perdure.log.origin import opening as merged
+from perdure.log.origin import seam_of
 from perdure.log.record import GENESIS
 from perdure.log.summary import Summary
 from perdure.session.lease import acquire
@@ -95,6 +97,22 @@ def summary_of(head: Head, session: str) -> Summary:
     return summaries.decoded(head.summary, session=session, seq=head.seq, chain=head.chain)
 
 
+def told(reader: Reader, summary: Summary) -> Summary:
+    """The summary with all that follows from the log, which a fork that was never opened does not say."""
+    if summary.reentry:
+        return summary
+    folded = Summary()
+    for record in reader.records(after=0):
+        folded = folded.after(reader.open(record))
+    return folded._replace(marks=summary.marks)
+
+
+def opening_of(reader: Reader, *, upto: int | None = None) -> Entry:
+    """What the session was opened with, as of this record. Raises `DamageError`."""
+    seqs = [1, *(base.seq + 1 for base in reader.bases if upto is None or base.seq < upto)]
+    return merged(entry for seq in seqs for entry in reader.entries(after=seq - 1, upto=seq))
+
+
 def check_end(store: Store, session: str, head: Head) -> None:
     """Raises `DamageError` if the log goes on behind its head: what is there must not be written over."""
     behind = next(beyond(store, session, head.seq), None)
@@ -119,8 +137,8 @@ def _refused(session: str, error: DamageError) -> DamageError:
 
 def _taken_up(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
     head, reader = store.head(session), Reader(store, session)
-    summary = summary_of(head, session)
     check_end(store, session, head)
+    summary = told(reader, summary_of(head, session))
     tail = reader.entries(after=summary.reentry - 1) if head.seq else []
     if tail and tail[-1].epoch >= epoch:
         raise DamageError(f"{session}: record {head.seq} is of epoch {tail[-1].epoch}, but the newest lease is {epoch}")
@@ -152,7 +170,7 @@ def _lease(store: Store, opening: Opening, owner: str) -> Lease:
 
 def _owned(store: Store, opening: Opening, lease: Lease) -> Opened:
     writer, reader, tail = take_up(store, opening.session, epoch=lease.epoch)
-    recorded = reader.entries(upto=1)[0] if tail else None
+    recorded = opening_of(reader) if tail else None
     if recorded is not None:
         _check_input(opening, recorded)
         _check_form(opening, writer.summary)
@@ -246,12 +264,13 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
         epoch=opened.writer.epoch,
         left=summary.left,
         same_code=set(summary.codes) == {code} and not accept_change,
+        seam=seam_of(reader.bases),
     )
 
 
 def result_of(reader: Reader, opening: Opening, summary: Summary) -> Any:
     """The result of a completed session, if it is opened as it was. Raises `InputDiffersError`, `DamageError`."""
-    _check_input(opening, reader.entries(upto=1)[0])
+    _check_input(opening, opening_of(reader))
     _check_form(opening, summary)
     found = [entry for entry in reader.marked(COMPLETED) if entry.kind == "status" and entry["result"] is not None]
     if not found:

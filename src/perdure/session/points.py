@@ -50,6 +50,8 @@ class Start:
     epoch: int
     left: bool
     same_code: bool
+    seam: int = 0
+    """The last record that a fork has from its base."""
 
 
 class Core(Journal):
@@ -74,7 +76,7 @@ class Core(Journal):
 
     def enter(self, start: Start) -> None:
         """The state at the re-entry point, nothing claimed yet."""
-        self.head, self.epoch, self.left = start.head, start.epoch, start.left
+        self.head, self.epoch, self.left, self._seam = start.head, start.epoch, start.left, start.seam
         self.ledger = Ledger(start.reentry, start.tail, open_actions=start.open_actions)
         self.same_code, self.parent_point = start.same_code, start.reentry.seq if start.reentry.kind == "saved" else 0
         self.stack, self.leaving, self.completing, self.happened = (), None, None, False
@@ -191,7 +193,8 @@ class Core(Journal):
         if quiet:
             yield from self.commit(*drafts)
         else:
-            yield from self._write_point(changes, REENTRY | RESTORE_POINT, *drafts)
+            flags = RESTORE_POINT if self.form == "script" else REENTRY | RESTORE_POINT
+            yield from self._write_point(changes, flags, *drafts)
 
     def complete(self, result: Any) -> None:
         """Takes effect with this step's state, at its return."""
@@ -214,14 +217,17 @@ class Core(Journal):
                     yield from self.settle_doubt(None, action)
         except Suspended as suspended:
             raise self.leave(suspended) from None
-        yield from self.commit(_rolled_back(tip, target, left, reason=reason, by=by, strategy=strategy))
+        yield from self.commit(
+            _rolled_back(tip, target, left, seam=self._seam, reason=reason, by=by, strategy=strategy)
+        )
         self.left = True
         if self.form != "handle":
             raise self.leave(RolledBack())
 
     def finish_undos(self) -> Steps:
-        """Undos that a recorded rollback still owes; done before any code runs."""
-        for seq in [seq for entry in self.ledger.rollbacks for seq in entry["undo"]]:
+        """Undos that a recorded rollback still owes; done before any code runs. A fork leaves those of its base."""
+        mine = [entry for entry in self.ledger.rollbacks if entry.seq > self._seam]
+        for seq in [seq for entry in mine for seq in entry["undo"]]:
             try:
                 yield from self._undo(seq)
             except Suspended as suspended:
@@ -299,11 +305,14 @@ def _check_name(name: str | None) -> None:
         )
 
 
-def _rolled_back(tip: list[Entry], target: Entry, left: list[Action], *, reason: str, by: str, strategy: Any) -> Draft:
+def _rolled_back(
+    tip: list[Entry], target: Entry, left: list[Action], *, seam: int, reason: str, by: str, strategy: Any
+) -> Draft:
+    """What a fork has from its base is not its to undo: the session that did it goes on and relies on it."""
     undo = [
         a.seq
         for a in reversed(left)
-        if a.undo and a.outcome and a.outcome.how in ("result", "unstorable") and not a.undone
+        if a.seq > seam and a.undo and a.outcome and a.outcome.how in ("result", "unstorable") and not a.undone
     ]
     standing = [a.seq for a in left if a.effect != "repeatable" and a.seq not in undo and a.standing]
     reentry = next(e for e in reversed(tip) if is_reentry(e) and e.seq <= target.seq)

@@ -12,6 +12,7 @@ from perdure import values
 from perdure.errors import DamageError, FormatNewerError
 from perdure.log import dropped
 from perdure.log.entry import opened
+from perdure.log.origin import seam_of
 from perdure.log.record import GENESIS, KINDS, is_stub, verified
 from perdure.log.summary import decoded, with_mark
 from perdure.session.survey import survey
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from perdure.log.entry import Entry
+    from perdure.log.origin import Base
     from perdure.log.record import Record
     from perdure.stores.contract import Store
 
@@ -42,6 +44,14 @@ class Reader:
         self._marks_checked = False
         self._dropped = dropped.Dropped()
         self._remaking: set[bytes] = set()
+        self._bases: tuple[Base, ...] | None = None
+
+    @property
+    def bases(self) -> tuple[Base, ...]:
+        """Whose records the log begins with, if it is one of a fork."""
+        if self._bases is None:
+            self._bases = self.store.head(self.session).bases
+        return self._bases
 
     def chunk(self, digest: bytes) -> bytes:
         """A chunk's frame. Raises `DamageError` when it is missing."""
@@ -88,8 +98,15 @@ class Reader:
     def _is_dropped(self, seq: int) -> bool:
         """Whether a record says that this one's body was dropped; looked up again if none of those known does."""
         if seq not in self._dropped:
-            self._dropped = dropped.Dropped(self.marked(dropped.MARK))
+            self._dropped = dropped.Dropped(self.marked(dropped.MARK)) | self.dropped_by_bases()
         return seq in self._dropped
+
+    def dropped_by_bases(self) -> dropped.Dropped:
+        """What the sessions that a fork goes on from say is gone of their records, also after the place of the fork."""
+        found = dropped.Dropped()
+        for base in self.bases:
+            found |= dropped.Dropped(Reader(self.store, base.session).marked(dropped.MARK), upto=base.seq)
+        return found
 
     def records(self, *, after: int, upto: int | None = None) -> Iterator[Record]:
         """The records after this number, each checked against the one before.
@@ -100,9 +117,8 @@ class Reader:
         head = None if upto is not None else self.store.head(self.session)
         end = head.seq if head is not None else upto or 0
         seq, chain = after, self.store.read_at(self.session, [after])[0].chain if after else GENESIS
-        for record in verified(
-            self.store.read(self.session, after=after, upto=end), session=self.session, after=after, previous=chain
-        ):
+        found = self.store.read(self.session, after=after, upto=end)
+        for record in verified(found, session=self.session, after=after, previous=chain, bases=self.bases):
             seq, chain = record.seq, record.chain
             yield record
         if seq < end:
@@ -138,14 +154,8 @@ class Reader:
         return found
 
     def _check_marks(self) -> None:
-        head, total = self.store.head(self.session), b""
-        for mark, seq in self.store.marks(self.session):
-            total = with_mark(total, mark, seq=seq)
-        if total != decoded(head.summary, session=self.session, seq=head.seq, chain=head.chain).marks:
-            raise DamageError(
-                f"{self.session}: the index by which records are looked up is not what was written; nothing was run. "
-                f"Run: perdure verify {self.session}"
-            )
+        for session in (self.session, *(base.session for base in self.bases)):
+            _check_marks(self.store, session)
         self._marks_checked = True
 
 
@@ -153,6 +163,19 @@ def gone(session: str, first: int, last: int = 0) -> str:
     """What is said of bodies that are missing without an `amended` record."""
     which = f"the body of record {first} is" if last <= first else f"the bodies of records {first} to {last} are"
     return f"{session}: {which} gone, and no record says that they were dropped"
+
+
+def _check_marks(store: Store, session: str) -> None:
+    """Of those that the session made itself; it may be a running one, so what comes after its head is not looked at."""
+    head, total = store.head(session), b""
+    for mark, seq in store.marks(session):
+        if seam_of(head.bases) < seq <= head.seq:
+            total = with_mark(total, mark, seq=seq)
+    if total != decoded(head.summary, session=session, seq=head.seq, chain=head.chain).marks:
+        raise DamageError(
+            f"{session}: the index by which records are looked up is not what was written; nothing was run. "
+            f"Run: perdure verify {session}"
+        )
 
 
 class Snapshot:

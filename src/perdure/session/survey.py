@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from perdure.errors import DamageError
+from perdure.log.origin import writer_of
 from perdure.log.record import GENESIS, Record, chain_digest
 
 if TYPE_CHECKING:
@@ -31,14 +32,16 @@ class Place:
 
 def survey(store: Store, session: str, *, after: int = 0, upto: int) -> Iterator[Place]:
     """The places after + 1 ... upto. Of several that are missing in a row only the first is told, with their number."""
-    before = _before(store, session, after)
+    before, bases = _before(store, session, after), store.head(session).bases
     for seq, found in _rows(store, session, after=after, upto=upto):
         if seq > after + 1:
             yield _gap(session, after + 1, seq - 1)
             before = ()
         after = seq
         if isinstance(found, Record):
-            fault, before = _judged(found, session=session, seq=seq, before=before)
+            fault, before = _judged(
+                found, session=session, writer=writer_of(seq, session=session, bases=bases), seq=seq, before=before
+            )
             yield Place(seq, found, fault)
         else:
             before = ()
@@ -66,13 +69,15 @@ def _before(store: Store, session: str, after: int) -> tuple[bytes, ...]:
         return ()
 
 
-def _judged(record: Record, *, session: str, seq: int, before: tuple[bytes, ...]) -> tuple[str, tuple[bytes, ...]]:
+def _judged(
+    record: Record, *, session: str, writer: str, seq: int, before: tuple[bytes, ...]
+) -> tuple[str, tuple[bytes, ...]]:
     """What is wrong with a record ("": nothing), and what its own chain digest may be.
 
     It may be the one that is stored or the one that follows from its content: which of the two is damaged, the next
     record tells.
     """
-    if record.session != session or record.seq != seq:
+    if record.session != writer or record.seq != seq:
         return f"{session}: record {seq} is missing; in its place is {record.session} #{record.seq}", ()
     if not before:
         return f"{session}: record {seq} ({record.kind}) cannot be proved, as the one before it is missing", (

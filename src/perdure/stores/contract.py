@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from perdure.errors import PerdureError, StoreError
-from perdure.log import KINDS, Record
+from perdure.log import KINDS, Base, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a log ends: `seq` 0 and 32 zero bytes of `chain` for an empty one. `epoch` is that of the newest lease."""
+    """Where a log ends: `seq` 0 and 32 zero bytes of `chain` for an empty one. `epoch` is that of the newest lease.
+
+    `bases` are the places that a fork goes on from, the oldest first; none for a session that is no fork.
+    """
 
     session: str
     family: str
@@ -82,6 +85,12 @@ class Head:
     chain: bytes
     epoch: int
     summary: bytes
+    bases: tuple[Base, ...] = ()
+
+    @property
+    def base(self) -> Base | None:
+        """The place that a fork goes on from."""
+        return self.bases[-1] if self.bases else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +123,17 @@ class Store(ABC):
 
         `family` names the family it joins; without one it founds the family of its own id. `epoch` is above 1 for a log
         that was begun elsewhere. Raises `SessionIdError`, `SessionExistsError`, `SessionErasedError`.
+        """
+
+    @abstractmethod
+    def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
+        """Makes a session that nobody holds, whose log goes on from a record of another; durable on return.
+
+        One transaction makes it, in the family of its base, with `epoch` as that of its newest lease, and writes the
+        batch, whose first record follows `base`. Nothing is copied: from then on reading the session gives the records
+        of its base up to there, their points, marks and those of their keyframes whose record is among them, and then
+        its own. `base` must be a record that its session wrote itself, else `ValueError`; an empty batch is one, too.
+        Raises as `create` does about `session`, and `SessionUnknownError`, `SessionErasedError` about the base.
         """
 
     @abstractmethod
@@ -263,7 +283,8 @@ class Store(ABC):
     def delete(self, session: str) -> None:
         """Removes all of a session with its inbox, and its family's chunks with the last of it; durable on return.
 
-        A tombstone stays: the id is refused for ever. Deleting it again finishes what a crash interrupted.
+        A tombstone stays: the id is refused for ever. Deleting it again finishes what a crash interrupted. Raises
+        `HasForksError`, and removes nothing, while there are sessions whose logs go on from this one.
         """
 
     @abstractmethod
@@ -308,3 +329,18 @@ def check_change(session: str, change: Change, *, head: int) -> None:
     named += [*change.points, *change.keyframes, *(seq for _, seq in change.marks)]
     if named and not 1 <= min(named) <= max(named) <= head:
         raise ValueError(f"{session}: the change speaks of record {min(named)} to {max(named)}, the log ends at {head}")
+
+
+def check_fork(session: str, batch: Batch, *, base: Base, own_from: int, head: int) -> int:
+    """The end of the new log, if it may go on so from a log that ends at `head`; else `ValueError`.
+
+    `own_from` is the first record that the session of the base wrote itself.
+    """
+    if not own_from <= base.seq <= head:
+        raise ValueError(
+            f"{session}: a fork goes on from a record that its base wrote; {base.session} wrote {own_from} to {head}, "
+            f"not {base.seq}"
+        )
+    if not batch.records:
+        raise ValueError(f"{session}: a fork begins with a record of its own")
+    return check_batch(session, batch, head=base.seq)

@@ -8,13 +8,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final
 
 from perdure import faults
-from perdure.log import GENESIS, Record
+from perdure.log import GENESIS, Base, Record
 from perdure.stores import refusals
-from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point, Store, check_batch, check_change
+from perdure.stores.contract import (
+    Batch,
+    Change,
+    Head,
+    Item,
+    Lease,
+    Point,
+    Store,
+    check_batch,
+    check_change,
+    check_fork,
+)
 from perdure.stores.ids import check_session_id
 
 
@@ -31,6 +42,17 @@ class _Session:
     sent: int = 0
     inbox: dict[int, Item] = field(default_factory=dict)
     sent_marks: set[bytes] = field(default_factory=set)
+    base: Base | None = None
+
+    @property
+    def seam(self) -> int:
+        """The last record that it has from its base."""
+        return self.base.seq if self.base else 0
+
+    @property
+    def end(self) -> int:
+        """The number of its last record."""
+        return self.seam + len(self.records)
 
 
 @dataclass(slots=True)
@@ -72,13 +94,22 @@ class MemoryStore(Store):
         check_session_id(session)
         check_session_id(family or session)
         with self._open() as place:
-            if session in place.erased:
-                raise refusals.erased(session)
-            if session in place.sessions:
-                raise refusals.exists(session)
+            self._check_new(session)
             lease = Lease(session, epoch, refusals.named(owner), 0)
             place.sessions[session] = _Session(family or session, lease, next(place.changes))
             return lease
+
+    def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
+        """See `Store.fork`."""
+        check_session_id(session)
+        with self._open() as place:
+            self._check_new(session)
+            source = self._session(base.session)
+            check_fork(session, batch, base=base, own_from=source.seam + 1, head=source.end)
+            found = _Session(source.family, Lease(session, epoch, "", 0), next(place.changes), base=base)
+            _add(found, batch)
+            faults.reach("fork.inside")
+            place.sessions[session] = found
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """See `Store.claim`."""
@@ -115,8 +146,8 @@ class MemoryStore(Store):
         check_batch(session, batch, head=head)
         with self._open() as place:
             found = self._held(session, epoch=epoch)
-            if len(found.records) != head:
-                raise refusals.conflict(session, head=len(found.records), expected=head)
+            if found.end != head:
+                raise refusals.conflict(session, head=found.end, expected=head)
             for number in batch.taken:
                 if number not in found.inbox:
                     raise refusals.taken(session, number=number)
@@ -147,45 +178,63 @@ class MemoryStore(Store):
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
         with self._open():
-            return iter(self._session(session).records[after:upto])
+            end = self._session(session).end if upto is None else upto
+            parts = [(max(after, s.seam) - s.seam, min(end, last) - s.seam, s) for s, last in self._segments(session)]
+            return chain.from_iterable(s.records[first:last] for first, last, s in parts if first < last)
 
     def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
         """See `Store.read_at`."""
         with self._open():
-            records = self._session(session).records
-            return [_at(session, records, seq) for seq in seqs]
+            segments = self._segments(session)
+            return [_at(session, segments, seq) for seq in seqs]
 
     def head(self, session: str) -> Head:
         """See `Store.head`."""
         with self._open():
-            return _head(session, self._session(session))
+            return self._head(session, self._session(session))
 
     def heads(self, *, prefix: str = "") -> list[Head]:
         """See `Store.heads`."""
         with self._open() as place:
             chosen = [(name, found) for name, found in place.sessions.items() if name.startswith(prefix)]
             chosen.sort(key=lambda pair: -pair[1].changed)
-            return [_head(name, found) for name, found in chosen]
+            return [self._head(name, found) for name, found in chosen]
 
     def points(self, session: str) -> list[Point]:
         """See `Store.points`."""
         with self._open():
-            return [point for _, point in sorted(self._session(session).points.items())]
+            found: dict[int, Point] = {}
+            for segment, last in self._segments(session):
+                found |= {seq: point for seq, point in segment.points.items() if seq <= last}
+            return [point for _, point in sorted(found.items())]
 
     def keyframes(self, session: str) -> list[tuple[int, int]]:
         """See `Store.keyframes`."""
         with self._open():
-            return sorted(self._session(session).keyframes.items())
+            found: dict[int, int] = {}
+            for segment, last in self._segments(session):
+                found |= {of: record for of, record in segment.keyframes.items() if max(of, record) <= last}
+            return sorted(found.items())
 
     def find(self, session: str, mark: bytes) -> list[int]:
         """See `Store.find`."""
         with self._open():
-            return sorted(self._session(session).marks.get(mark, ()))
+            found: set[int] = set()
+            for segment, last in self._segments(session):
+                found |= {seq for seq in segment.marks.get(mark, ()) if seq <= last}
+            return sorted(found)
 
     def marks(self, session: str) -> list[tuple[bytes, int]]:
         """See `Store.marks`."""
         with self._open():
-            return [(mark, seq) for mark, seqs in self._session(session).marks.items() for seq in seqs]
+            found = {
+                (mark, seq)
+                for segment, last in self._segments(session)
+                for mark, seqs in segment.marks.items()
+                for seq in seqs
+                if seq <= last
+            }
+            return list(found)
 
     def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int | None) -> None:
         """See `Store.put_chunks`."""
@@ -247,6 +296,9 @@ class MemoryStore(Store):
             if session in place.erased:
                 return
             family = self._session(session).family
+            forks = [name for name, found in place.sessions.items() if found.base and found.base.session == session]
+            if forks:
+                raise refusals.has_forks(session, forks=forks)
             del place.sessions[session]
             place.erased.add(session)
             if all(found.family != family for found in place.sessions.values()):
@@ -273,12 +325,32 @@ class MemoryStore(Store):
         found = self._session(seen.session)
         if found.lease != seen:
             raise refusals.held(found.lease)
-        if len(found.records) != head:
-            raise refusals.conflict(seen.session, head=len(found.records), expected=head)
+        if found.end != head:
+            raise refusals.conflict(seen.session, head=found.end, expected=head)
         return found
 
     def _kin(self, family: str) -> list[str]:
         return [name for name, found in self._place.sessions.items() if found.family == family]
+
+    def _check_new(self, session: str) -> None:
+        if session in self._place.erased:
+            raise refusals.erased(session)
+        if session in self._place.sessions:
+            raise refusals.exists(session)
+
+    def _segments(self, session: str) -> list[tuple[_Session, int]]:
+        """Whose records the log is made of, the oldest first, each with the last of its records that count."""
+        found = self._session(session)
+        segments = [(found, found.end)]
+        while found.base:
+            last, found = found.seam, self._session(found.base.session)
+            segments.insert(0, (found, last))
+        return segments
+
+    def _head(self, session: str, found: _Session) -> Head:
+        last = found.records[-1].chain if found.records else GENESIS
+        bases = tuple(s.base for s, _ in self._segments(session) if s.base)
+        return Head(session, found.family, found.end, last, found.lease.epoch, found.summary, bases)
 
     def _held(self, session: str, *, epoch: int | None) -> _Session:
         found = self._session(session)
@@ -318,7 +390,8 @@ def _add(found: _Session, batch: Batch) -> None:
 
 def _change(found: _Session, change: Change) -> None:
     for seq, body in change.bodies:
-        found.records[seq - 1] = replace(found.records[seq - 1], body=body)
+        place = seq - found.seam - 1
+        found.records[place] = replace(found.records[place], body=body)
     for seq in change.points:
         found.points.pop(seq, None)
     for seq in change.keyframes:
@@ -327,12 +400,8 @@ def _change(found: _Session, change: Change) -> None:
         found.marks.get(mark, set()).discard(seq)
 
 
-def _head(session: str, found: _Session) -> Head:
-    chain = found.records[-1].chain if found.records else GENESIS
-    return Head(session, found.family, len(found.records), chain, found.lease.epoch, found.summary)
-
-
-def _at(session: str, records: list[Record], seq: int) -> Record:
-    if not 1 <= seq <= len(records):
-        raise refusals.missing_record(session, seq=seq)
-    return records[seq - 1]
+def _at(session: str, segments: list[tuple[_Session, int]], seq: int) -> Record:
+    for segment, last in segments:
+        if segment.seam < seq <= last:
+            return segment.records[seq - segment.seam - 1]
+    raise refusals.missing_record(session, seq=seq)

@@ -7,6 +7,7 @@ from perdure.errors import (
     ConflictError,
     DamageError,
     FencedError,
+    HasForksError,
     HeldError,
     SessionErasedError,
     SessionExistsError,
@@ -35,6 +36,13 @@ def unknown(session: str, *, url: str) -> SessionUnknownError:
 def erased(session: str) -> SessionErasedError:
     """For a session that was deleted."""
     return SessionErasedError(f"{session}: was erased; its id is not used again, choose another")
+
+
+def has_forks(session: str, *, forks: list[str]) -> HasForksError:
+    """For a session that is to be deleted while others go on from its records."""
+    return HasForksError(
+        f"{session}: has forks that begin with its records: {', '.join(forks)}; delete those first. Nothing was deleted"
+    )
 
 
 def exists(session: str) -> SessionExistsError:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from perdure.errors import ConflictError, HeldError, SessionErasedError
 from perdure.log import Record
-from perdure.stores import Batch, Change, Head, Item, Lease, Point, Store
+from perdure.stores import Base, Batch, Change, Head, Item, Lease, Point, Store
 
 
 class Passing(Store):
@@ -28,6 +28,10 @@ class Passing(Store):
     def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """Handed on."""
         return self.right.create(session, owner=owner, family=family, epoch=epoch)
+
+    def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
+        """Handed on."""
+        self.right.fork(session, batch, base=base, epoch=epoch)
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """Handed on."""

@@ -1,7 +1,7 @@
 -- Statements of the SQLite store, each under its name.
 
 -- name: session
-SELECT number, family, epoch, owner, counter, seq, tick, sent FROM sessions WHERE id = ?;
+SELECT number, family, epoch, owner, counter, seq, tick, sent, base, base_seq FROM sessions WHERE id = ?;
 
 -- name: erased
 SELECT 1 FROM tombstones WHERE digest = ?;
@@ -18,6 +18,22 @@ INSERT OR IGNORE INTO families (id) VALUES (?);
 -- name: create
 INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, sent, summary)
 VALUES (:id, (SELECT number FROM families WHERE id = :family), 0, zeroblob(32), :epoch, :owner, 0, :tick, 0, x'');
+
+-- name: create_fork
+INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, sent, summary, base, base_seq)
+VALUES (:id, :family, :seq, :chain, :epoch, x'', 0, :tick, 0, :summary, :base, :base_seq);
+
+-- name: bases
+WITH RECURSIVE up (number, base, base_seq) AS (
+    SELECT number, base, base_seq FROM sessions WHERE number = ?
+    UNION ALL
+    SELECT s.number, s.base, s.base_seq FROM up JOIN sessions s ON s.number = up.base WHERE up.base < up.number
+)
+SELECT up.base, s.id, up.base_seq FROM up LEFT JOIN sessions s ON s.number = up.base WHERE up.base IS NOT NULL
+ORDER BY up.number;
+
+-- name: forks
+SELECT id FROM sessions WHERE base = ? ORDER BY number;
 
 -- name: set_lease
 UPDATE sessions SET epoch = ?, owner = ?, counter = ? WHERE number = ?;
@@ -63,11 +79,13 @@ SELECT key, epoch, kind, time_us, body, chain FROM records WHERE key BETWEEN ? A
 SELECT key, epoch, kind, time_us, body, chain FROM records WHERE key = ?;
 
 -- name: heads
-SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary FROM sessions s JOIN families f ON f.number = s.family
+SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary, s.number, s.base, s.base_seq
+FROM sessions s JOIN families f ON f.number = s.family
 ORDER BY s.tick DESC;
 
 -- name: head
-SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary FROM sessions s JOIN families f ON f.number = s.family
+SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary, s.number, s.base
+FROM sessions s JOIN families f ON f.number = s.family
 WHERE s.id = ?;
 
 -- name: points
@@ -77,10 +95,10 @@ SELECT key, parent, flags, name, time_us FROM points WHERE key BETWEEN ? AND ? O
 SELECT key, record FROM keyframes WHERE key BETWEEN ? AND ? ORDER BY key;
 
 -- name: marks
-SELECT mark, seq FROM marks WHERE session = ?;
+SELECT mark, seq FROM marks WHERE session = ? AND seq <= ?;
 
 -- name: find
-SELECT seq FROM marks WHERE session = ? AND mark = ? ORDER BY seq;
+SELECT seq FROM marks WHERE session = ? AND mark = ? AND seq <= ? ORDER BY seq;
 
 -- name: add_item
 INSERT INTO inbox (key, content) VALUES (?, ?);
@@ -145,5 +163,5 @@ SELECT s.id, s.seq, r.key & 4294967295
 FROM sessions s LEFT JOIN records r ON r.key = (
     SELECT max(key) FROM records WHERE key BETWEEN s.number << 32 AND s.number << 32 | 4294967295
 )
-WHERE coalesce(r.key & 4294967295, 0) <> s.seq OR (s.seq > 0 AND r.chain <> s.chain)
+WHERE coalesce(r.key & 4294967295, s.base_seq, 0) <> s.seq OR (s.seq > 0 AND r.chain <> s.chain)
 LIMIT 1;

@@ -21,8 +21,12 @@ CREATE TABLE sessions (
     counter INTEGER NOT NULL,
     tick INTEGER NOT NULL,
     sent INTEGER NOT NULL,                     -- the newest item of the inbox, taken or not
-    summary BLOB NOT NULL
+    summary BLOB NOT NULL,
+    base INTEGER,                              -- of a fork: the session whose records its log begins with,
+    base_seq INTEGER                           -- up to this one
 );
+
+CREATE INDEX forks ON sessions (base) WHERE base IS NOT NULL;
 
 CREATE TABLE records (
     key INTEGER PRIMARY KEY,

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from perdure.errors import DamageError
-from perdure.log import KIND_NAMES, KINDS, Record
+from perdure.log import KIND_NAMES, KINDS, Base, Record
 from perdure.stores import refusals, sql
 from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point
 from perdure.stores.ids import check_session_id
@@ -34,6 +34,24 @@ class Row:
     seq: int
     tick: int
     sent: int
+    base: int | None = None
+    seam: int = 0
+    """The last record that it has from its base."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of a log: the records after `after` up to `last`, which are those of this session."""
+
+    number: int
+    session: str
+    after: int
+    last: int
+
+    def keys(self, *, after: int = 0, upto: int = _SEQ_MAX) -> tuple[int, int]:
+        """The keys of its records after this one up to that one; the second is the smaller if there are none."""
+        base = self.number << _SEQ_BITS
+        return base | max(after, self.after) + 1, base | min(upto, self.last)
 
 
 def find(db: sqlite3.Connection, session: str) -> Row | None:
@@ -41,10 +59,42 @@ def find(db: sqlite3.Connection, session: str) -> Row | None:
     found = db.execute(SQL["session"], (check_session_id(session),)).fetchone()
     if found is None:
         return None
-    number, family, epoch, owner, counter, seq, tick, sent = found
-    if not (_are_numbers(number, family, epoch, counter, seq, tick, sent) and seq <= _SEQ_MAX):
+    number, family, epoch, owner, counter, seq, tick, sent, base, seam = found
+    is_fork = base is not None or seam is not None
+    if not (_are_numbers(number, family, epoch, counter, seq, tick, sent) and seq <= _SEQ_MAX) or (
+        is_fork and not (_are_numbers(base, seam) and seam <= seq)
+    ):
         raise DamageError(f"{session}: its row is not what was written")
-    return Row(number, family, Lease(session, epoch, text(owner), counter), seq, tick, sent)
+    return Row(number, family, Lease(session, epoch, text(owner), counter), seq, tick, sent, base, seam or 0)
+
+
+def segments(db: sqlite3.Connection, session: str, row: Row) -> list[Segment]:
+    """The runs that the session's log is made of, the oldest first. Raises `DamageError`."""
+    found, after = [], 0
+    for number, base in bases(db, session, row.number) if row.base is not None else ():
+        found.append(Segment(number, base.session, after, base.seq))
+        after = base.seq
+    return [*found, Segment(row.number, session, after, _SEQ_MAX)]
+
+
+def bases(db: sqlite3.Connection, session: str, number: int) -> list[tuple[int, Base]]:
+    """The places that the session goes on from, the oldest first, each with the number of its session."""
+    found, after = [], 0
+    for base, name, seq in db.execute(SQL["bases"], (number,)):
+        if not (_are_numbers(base, seq) and isinstance(name, str) and after < seq <= _SEQ_MAX):
+            raise DamageError(f"{session}: the session that it is a fork of is missing, or its row is damaged")
+        found.append((base, Base(name, seq)))
+        after = seq
+    return found
+
+
+def fork(db: sqlite3.Connection, session: str, row: Row, batch: Batch, *, base: Base, epoch: int) -> None:
+    """A session that goes on from a record of the one of this row, which wrote it itself."""
+    last = batch.records[-1]
+    made = {"id": session, "family": row.family, "seq": last.seq, "chain": last.chain, "summary": batch.summary}
+    more = {"epoch": epoch, "tick": tick_after(db, -1), "base": row.number, "base_seq": base.seq}
+    number = db.execute(SQL["create_fork"], made | more).lastrowid
+    insert(db, number or 0, batch)
 
 
 def head(db: sqlite3.Connection, session: str) -> Head | None:
@@ -52,11 +102,28 @@ def head(db: sqlite3.Connection, session: str) -> Head | None:
     found = db.execute(SQL["head"], (check_session_id(session),)).fetchone()
     if found is None:
         return None
-    told, _, seq, chain, epoch, summary = found
+    told, family, seq, chain, epoch, summary, number, base = found
     is_whole = _are_numbers(seq, epoch) and seq <= _SEQ_MAX and isinstance(chain, bytes) and isinstance(summary, bytes)
     if told != session or not is_whole:
         raise DamageError(f"{session}: its row is not what was written")
-    return Head(*found)
+    places = () if base is None else tuple(place for _, place in bases(db, session, number))
+    return Head(session, family, seq, chain, epoch, summary, places)
+
+
+def heads(db: sqlite3.Connection) -> list[Head]:
+    """Every session's head, the one written to last first."""
+    rows = db.execute(SQL["heads"]).fetchall()
+    ups = {number: (base, seam) for *_, number, base, seam in rows}
+    names = {number: told for told, *_, number, _, _ in rows}
+
+    def places(number: int) -> tuple[Base, ...]:
+        base, seam = ups[number]
+        return () if base is None or base not in ups else (*places(base), Base(names[base], seam))
+
+    return [
+        Head(told, family, seq, chain, epoch, summary, places(number))
+        for told, family, seq, chain, epoch, summary, number, _, _ in rows
+    ]
 
 
 def is_erased(db: sqlite3.Connection, session: str) -> bool:
@@ -64,15 +131,37 @@ def is_erased(db: sqlite3.Connection, session: str) -> bool:
     return db.execute(SQL["erased"], (_tomb(session),)).fetchone() is not None
 
 
-def points(db: sqlite3.Connection, number: int) -> list[Point]:
-    """The session's points, by seq."""
-    rows = db.execute(SQL["points"], _keys(number)).fetchall()
-    return [Point(key & _SEQ_MAX, parent, flags, text(name), time_us) for key, parent, flags, name, time_us in rows]
+def points(db: sqlite3.Connection, of: list[Segment]) -> list[Point]:
+    """The points of a log, by seq."""
+    found = {}
+    for segment in of:
+        for key, parent, flags, name, time_us in db.execute(SQL["points"], _keys(segment.number, segment.last)):
+            found[key & _SEQ_MAX] = Point(key & _SEQ_MAX, parent, flags, text(name), time_us)
+    return [found[seq] for seq in sorted(found)] if len(of) > 1 else [*found.values()]
 
 
-def keyframes(db: sqlite3.Connection, number: int) -> list[tuple[int, int]]:
-    """The session's keyframes, by snapshot."""
-    return [(key & _SEQ_MAX, record) for key, record in db.execute(SQL["keyframes"], _keys(number))]
+def keyframes(db: sqlite3.Connection, of: list[Segment]) -> list[tuple[int, int]]:
+    """The keyframes of a log, by snapshot."""
+    found = {}
+    for segment in of:
+        for key, record in db.execute(SQL["keyframes"], _keys(segment.number, segment.last)):
+            if len(of) == 1 or (type(record) is int and record <= segment.last):
+                found[key & _SEQ_MAX] = record
+    return sorted(found.items())
+
+
+def marks(db: sqlite3.Connection, of: list[Segment]) -> list[tuple[bytes, int]]:
+    """The whole index of marks of a log."""
+    found = []
+    for segment in of:
+        found += db.execute(SQL["marks"], (segment.number, segment.last)).fetchall()
+    return found if len(of) == 1 else [*dict.fromkeys(found)]
+
+
+def marked(db: sqlite3.Connection, of: list[Segment], mark: bytes) -> list[int]:
+    """The records of a log that were marked so, ascending."""
+    found = [seq for s in of for (seq,) in db.execute(SQL["find"], (s.number, mark, s.last))]
+    return found if len(of) == 1 else sorted({*found})
 
 
 def tick_after(db: sqlite3.Connection, tick: int) -> int:
@@ -171,6 +260,9 @@ def set_lease(db: sqlite3.Connection, row: Row, lease: Lease) -> Lease:
 
 def delete(db: sqlite3.Connection, row: Row, session: str) -> None:
     """Removes the session, and its family's chunks with the last of the family; leaves a tombstone."""
+    forks = [name for (name,) in db.execute(SQL["forks"], (row.number,))]
+    if forks:
+        raise refusals.has_forks(session, forks=forks)
     db.execute(SQL["bury"], (_tomb(session),))
     for table in ("records", "points", "keyframes", "inbox"):
         db.execute(SQL[f"delete_{table}"], _keys(row.number))
@@ -181,25 +273,26 @@ def delete(db: sqlite3.Connection, row: Row, session: str) -> None:
     db.execute(SQL["delete_family"], {"family": row.family})
 
 
-def page(db: sqlite3.Connection, session: str, number: int, *, after: int, upto: int) -> list[Record]:
+def page(db: sqlite3.Connection, of: list[Segment], *, after: int, upto: int) -> list[Record]:
     """Some of the next records: as many as have `_READ_BYTES` of bodies, and at least one."""
     records, size = [], 0
-    base = number << _SEQ_BITS
-    for row in db.execute(SQL["records"], (base | after + 1, base | upto)):
-        records.append(_record(session, row))
-        size += len(row[4])
-        if size >= _READ_BYTES:
-            break
+    for segment in of:
+        for row in db.execute(SQL["records"], segment.keys(after=after, upto=upto)):
+            records.append(_record(segment.session, row))
+            size += len(row[4])
+            if size >= _READ_BYTES:
+                return records
     return records
 
 
-def record_at(db: sqlite3.Connection, session: str, number: int, seq: int) -> Record:
+def record_at(db: sqlite3.Connection, of: list[Segment], seq: int) -> Record:
     """One record, or `DamageError`."""
-    in_range = 0 < seq <= _SEQ_MAX
-    row = db.execute(SQL["record"], (number << _SEQ_BITS | seq,)).fetchone() if in_range else None
-    if row is None:
-        raise refusals.missing_record(session, seq=seq)
-    return _record(session, row)
+    for segment in of:
+        if segment.after < seq <= segment.last:
+            row = db.execute(SQL["record"], (segment.number << _SEQ_BITS | seq,)).fetchone()
+            if row is not None:
+                return _record(segment.session, row)
+    raise refusals.missing_record(of[-1].session, seq=seq)
 
 
 def _record(session: str, row: tuple[Any, ...]) -> Record:
@@ -218,9 +311,9 @@ def verify_tails(db: sqlite3.Connection) -> None:
         raise DamageError(f"{session}: its head says {head}, its last record is {last or 'none'}; nothing was written")
 
 
-def _keys(number: int) -> tuple[int, int]:
-    """The keys that a session's rows may have."""
-    return number << _SEQ_BITS, number << _SEQ_BITS | _SEQ_MAX
+def _keys(number: int, last: int = _SEQ_MAX) -> tuple[int, int]:
+    """The keys that a session's rows may have, up to this record."""
+    return number << _SEQ_BITS, number << _SEQ_BITS | last
 
 
 def _tomb(session: str) -> bytes:

@@ -16,9 +16,20 @@ from typing import Any, Final
 
 from perdure import faults
 from perdure.errors import DamageError, SessionError, StoreFailedError, StoreUrlError
-from perdure.log import Record
+from perdure.log import Base, Record
 from perdure.stores import refusals
-from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point, Store, check_batch, check_change
+from perdure.stores.contract import (
+    Batch,
+    Change,
+    Head,
+    Item,
+    Lease,
+    Point,
+    Store,
+    check_batch,
+    check_change,
+    check_fork,
+)
 from perdure.stores.ids import check_session_id
 from perdure.stores.sqlite import file, fork, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
@@ -70,10 +81,7 @@ class SqliteStore(Store):
         family, stored = family or session, rows.blob(refusals.named(owner))
 
         def create(db: sqlite3.Connection) -> Lease:
-            if rows.is_erased(db, session):
-                raise refusals.erased(session)
-            if db.execute(rows.SQL["session"], (session,)).fetchone():
-                raise refusals.exists(session)
+            _check_new(db, session)
             db.execute(rows.SQL["found_family"], (family,))
             tick = rows.tick_after(db, -1)
             row = {"id": session, "family": family, "owner": stored, "tick": tick}
@@ -81,6 +89,20 @@ class SqliteStore(Store):
             return Lease(session, epoch, owner, 0)
 
         return self._group.write(create)
+
+    def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
+        """See `Store.fork`."""
+        check_session_id(session)
+
+        def fork(db: sqlite3.Connection) -> None:
+            _check_new(db, session)
+            row = self._row(db, base.session)
+            check_fork(session, batch, base=base, own_from=row.seam + 1, head=row.seq)
+            rows.fork(db, session, row, batch, base=base, epoch=epoch)
+            faults.reach("fork.inside")
+
+        self._group.write(fork)
+        self._checkpointer.grown(_size(batch))
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """See `Store.claim`."""
@@ -169,8 +191,8 @@ class SqliteStore(Store):
     def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
         """See `Store.read_at`."""
         with self._reader.transaction("DEFERRED") as db:
-            number = self._row(db, session).number
-            return [rows.record_at(db, session, number, seq) for seq in seqs]
+            of = self._segments(db, session)
+            return [rows.record_at(db, of, seq) for seq in seqs]
 
     def head(self, session: str) -> Head:
         """See `Store.head`."""
@@ -183,27 +205,27 @@ class SqliteStore(Store):
     def heads(self, *, prefix: str = "") -> list[Head]:
         """See `Store.heads`."""
         with self._reader.connection() as db:
-            return [Head(*found) for found in db.execute(rows.SQL["heads"]) if found[0].startswith(prefix)]
+            return [head for head in rows.heads(db) if head.session.startswith(prefix)]
 
     def points(self, session: str) -> list[Point]:
         """See `Store.points`."""
         with self._reader.transaction("DEFERRED") as db:
-            return rows.points(db, self._row(db, session).number)
+            return rows.points(db, self._segments(db, session))
 
     def keyframes(self, session: str) -> list[tuple[int, int]]:
         """See `Store.keyframes`."""
         with self._reader.transaction("DEFERRED") as db:
-            return rows.keyframes(db, self._row(db, session).number)
+            return rows.keyframes(db, self._segments(db, session))
 
     def find(self, session: str, mark: bytes) -> list[int]:
         """See `Store.find`."""
         with self._reader.transaction("DEFERRED") as db:
-            return [seq for (seq,) in db.execute(rows.SQL["find"], (self._row(db, session).number, mark))]
+            return rows.marked(db, self._segments(db, session), mark)
 
     def marks(self, session: str) -> list[tuple[bytes, int]]:
         """See `Store.marks`."""
         with self._reader.transaction("DEFERRED") as db:
-            found = db.execute(rows.SQL["marks"], (self._row(db, session).number,)).fetchall()
+            found = rows.marks(db, self._segments(db, session))
         if not all(type(mark) is bytes and type(seq) is int and 0 <= seq < 1 << 63 for mark, seq in found):
             raise DamageError(f"{session}: a row of the index of marks is not what was written")
         return found
@@ -302,6 +324,9 @@ class SqliteStore(Store):
             raise self._absent(db, session)
         return row
 
+    def _segments(self, db: sqlite3.Connection, session: str) -> list[rows.Segment]:
+        return rows.segments(db, session, self._row(db, session))
+
     def _held(self, db: sqlite3.Connection, session: str, *, epoch: int | None) -> rows.Row:
         row = self._row(db, session)
         if epoch is None:
@@ -329,7 +354,7 @@ class SqliteStore(Store):
         """The records, read some at a time: between two of them nothing is held."""
         while after < upto:
             with self._reader.transaction("DEFERRED") as db:
-                page = rows.page(db, session, self._row(db, session).number, after=after, upto=upto)
+                page = rows.page(db, self._segments(db, session), after=after, upto=upto)
             if not page:
                 return
             yield from page
@@ -349,6 +374,13 @@ class SqliteStore(Store):
 def _size(batch: Batch) -> int:
     """Bytes of bodies."""
     return sum(len(record.body) for record in batch.records)
+
+
+def _check_new(db: sqlite3.Connection, session: str) -> None:
+    if rows.is_erased(db, session):
+        raise refusals.erased(session)
+    if db.execute(rows.SQL["session"], (session,)).fetchone():
+        raise refusals.exists(session)
 
 
 def _same_holder(newest: Lease, lease: Lease) -> bool:

@@ -10,6 +10,7 @@ that keeps nothing beyond its process takes `StoreConformance`. The checks know 
 
 from perdure.testing.conformance.conditions import ConditionChecks
 from perdure.testing.conformance.durability import DurabilityChecks
+from perdure.testing.conformance.forks import ForkChecks
 from perdure.testing.conformance.inbox import InboxChecks
 from perdure.testing.conformance.records import RecordChecks
 from perdure.testing.conformance.sessions import SessionChecks
@@ -18,7 +19,7 @@ from perdure.testing.conformance.threads import ThreadChecks
 __all__ = ["DurableStoreConformance", "StoreConformance"]
 
 
-class StoreConformance(SessionChecks, RecordChecks, ConditionChecks, InboxChecks, ThreadChecks):
+class StoreConformance(SessionChecks, RecordChecks, ConditionChecks, ForkChecks, InboxChecks, ThreadChecks):
     """The checks that hold for any store."""
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from perdure import faults
 from perdure.errors import ConflictError, HeldError
-from perdure.log import GENESIS, Record, verified
+from perdure.log import GENESIS, Base, Record, verified
 from perdure.stores import Batch, Lease, Point, Store
 from perdure.testing.conformance.tools import Place, records_after, same
 
@@ -39,6 +39,15 @@ class DurabilityChecks(Place):
             same(acknowledged, [*range(1, kill_at)])
             with self.open(place) as store:
                 read_back(store, at_least=kill_at - 1, at_most=kill_at - 1)
+
+    def test_killed_inside_a_fork_it_has_no_fork(self, tmp_path: Path) -> None:
+        with started(self, fork_until_killed, tmp_path) as (process, messages):
+            same(list(received(messages)), ["whole"])
+        same(process.exitcode, -signal.SIGKILL)
+        with self.open(tmp_path) as store:
+            same([head.session for head in store.heads()], ["whole", "s"])
+            same([record.session for record in store.read("whole")], ["s", "s", "whole"])
+            same([point.seq for point in store.points("whole")], [1, 2, 3])
 
     def test_killed_at_any_moment_it_keeps_what_it_acknowledged(self, tmp_path: Path) -> None:
         with started(self, write_until_killed, tmp_path, 0) as (process, messages):
@@ -95,6 +104,20 @@ def write_until_killed(place: Place, path: Path, messages: Connection, kill_at: 
             store.append("s", Batch((record,), points=(Point(seq, seq - 1, 1, None, 0),)), epoch=1, head=seq - 1)
             records.append(record)
             messages.send(seq)
+
+
+def fork_until_killed(place: Place, path: Path, messages: Connection) -> None:
+    """Makes one fork, and ends inside the making of another."""
+    with place.open(path) as store:
+        store.create("s", owner="me")
+        records = records_after([], "s", (b"1", b"2", b"3"), kind="note")
+        points = tuple(Point(seq, seq - 1, 1, None, 0) for seq in (1, 2, 3))
+        store.append("s", Batch(records, points=points), epoch=1, head=0)
+        for session in ("whole", "cut"):
+            first = records_after(list(records[:2]), session, (b"first",), kind="opened")
+            store.fork(session, Batch(first, points=(Point(3, 2, 1, None, 0),)), base=Base("s", 2), epoch=1)
+            messages.send(session)
+            faults.hook = lambda point: os.kill(os.getpid(), signal.SIGKILL) if point == "fork.inside" else None
 
 
 def make_many_places(place: Place, path: Path, messages: Connection, number: int, barrier: Any) -> None:

@@ -1,0 +1,68 @@
+"""Making a fork: a session whose log goes on from a record of another's, and its first record.
+
+It writes one record and copies nothing. What the state is there, it does not ask: opening the fork finds out.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from perdure import clock, faults
+from perdure.errors import NoPointError, SessionUnknownError
+from perdure.log.entry import Entry, link
+from perdure.log.origin import Base, writer_of
+from perdure.log.summary import Summary
+from perdure.session.opening import FORMAT_VERSION, opening_of, summary_of
+from perdure.session.snapshot import Reader
+from perdure.stores.contract import Batch
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Body
+    from perdure.stores.contract import Store
+
+INHERITED: Final = ("input", "version", "labels", "code")
+"""What a fork has from the session it goes on from, unless it says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A fork that was made: its id, and the record of which session it goes on from."""
+
+    session: str
+    source: str
+    at: int
+
+
+def fork(store: Store, source: str, session: str, *, at: int | None, reason: str, by: str) -> Fork:
+    """Makes the session `session` go on from record `at` (None: the last) of the log of `source`. Durable on return.
+
+    What the fork has from there is read when it is opened; here the record itself is checked, and the opening. Raises
+    `NoPointError` if there is no such record, `SessionExistsError`, `SessionErasedError`, `SessionUnknownError`,
+    `DamageError`.
+    """
+    reader, head = Reader(store, source), store.head(source)
+    seq = head.seq if at is None else at
+    if not head.seq:
+        raise SessionUnknownError(f"nothing was ever written to {source}; there is nothing to fork")
+    if not 1 <= seq <= head.seq:
+        raise NoPointError(f"{source} has no record {seq} to fork at; its records are 1 to {head.seq}")
+    record = next(reader.records(after=seq - 1, upto=seq))
+    known = summary_of(head, source) if seq == head.seq else Summary().untold()
+    opening = opening_of(reader, upto=seq)
+    body = _body(opening.body, {"session": source, "seq": seq, "reason": reason, "by": by})
+    entry = Entry(seq + 1, record.epoch + 1, "opened", clock.now_us(), body)
+    first = link(record.chain, entry, session=session)
+    summary = known.after(entry).encoded(session=session, seq=first.seq, chain=first.chain)
+    base = Base(writer_of(seq, session=source, bases=head.bases), seq)
+    faults.reach("fork.before")
+    store.fork(session, Batch((first,), summary=summary), base=base, epoch=entry.epoch)
+    faults.reach("fork.after")
+    return Fork(session, source, seq)
+
+
+def _body(opening: Body, origin: Body) -> Body:
+    """The body of a fork's first record: what it has from the session it goes on from is not said again."""
+    own = {"format": FORMAT_VERSION, "nonce": secrets.token_bytes(16), "origin": origin}
+    return {name: None if name in INHERITED else value for name, value in opening.items()} | own
