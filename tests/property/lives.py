@@ -6,6 +6,7 @@ A crash is an exception at an instant of the world: the session object is lost, 
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,12 +15,14 @@ from typing import Any
 import perdure
 from perdure.errors import SuspendedError
 from perdure.runtime.store import AgentStore
+from perdure.session.parallel import THREAD
 from perdure.stores import open_store
 from perdure.stores.contract import Store
 from tests.property.programs import Op, Program, perform
-from tests.property.worlds import Crash, Endless, World, canonical, living
+from tests.property.worlds import Broken, Crash, Endless, LostReply, World, canonical, living
 
 RUNS_MAX = 60
+AGAIN_MAX = 3
 SESSION = "life"
 
 
@@ -37,12 +40,20 @@ class End:
     instants: int
 
 
+def until_all_have_died() -> None:
+    """A process that ends takes its threads with it: those of parallel blocks end at their next instant."""
+    for thread in threading.enumerate():
+        if thread.name.startswith(THREAD):
+            thread.join()
+
+
 @dataclass
 class _Life:
     program: Program
     store: AgentStore
     world: World
     changed: bool = False
+    again: int = 0
     status: str = "stuck"
     result: Any = None
 
@@ -75,6 +86,11 @@ class _Life:
             return "failed", error
         return "idle", None
 
+    def _tries_again(self, error: Any) -> bool:
+        """Whether this error is of a tool that was repaired already: it failed beside another, in the same block."""
+        self.again += 1
+        return self.again <= AGAIN_MAX and isinstance(error, Broken | LostReply)
+
     def go(self) -> list[str]:
         """Runs until it is over. What was asked on the way."""
         asked: list[str] = []
@@ -83,13 +99,14 @@ class _Life:
             try:
                 status, value = self.enter()
             except Crash:
+                until_all_have_died()
                 self.changed = True
                 continue
             except Endless:
                 return asked
             if status == "waiting":
                 asked += self.program.person.decide(self.store, SESSION, self.world)
-            elif status == "failed" and self.world.repair():
+            elif status == "failed" and (self.world.repair() or self._tries_again(value)):
                 self.changed = True
             else:
                 self.status, self.result = status, f"{type(value).__name__}: {value}" if status == "failed" else value

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,10 +27,10 @@ from perdure.runtime.store import AgentStore
 from perdure.session import declare
 from perdure.session.call import DECLARED, IdempotencyKey, Options
 from perdure.stores import open_store
+from tests.property.lives import until_all_have_died
 
 SESSION = "model"
 PLACE = Path(os.environ.get("PERDURE_MODEL") or Path(__file__).resolve().parents[2] / ".." / "shared" / "model")
-PARALLEL = ("parallel", "handle_saves_while_open", "script_saves_while_open", "rollback_past_a_parallel_save")
 
 
 def model() -> Any:
@@ -39,13 +40,6 @@ def model() -> Any:
     if str(PLACE) not in sys.path:
         sys.path.append(str(PLACE))
     return importlib.import_module("check_model")
-
-
-def is_parallel(program: Any) -> bool:
-    """Whether a program calls in parallel, which the product's session does not have."""
-    if isinstance(program.code, list):
-        return any(op[0] == "parallel" for op in program.code)
-    return program.code.__name__ in PARALLEL
 
 
 def _tool(fn: Any) -> Any:
@@ -104,6 +98,23 @@ class _Face:
     def action(self, fn: Any, **options: Any) -> Callable[..., Any]:
         return self._s.action(_tool(fn), **options)
 
+    @staticmethod
+    def defer(fn: Any, *args: Any, **options: Any) -> tuple[Any, ...]:
+        return fn, args, options
+
+    def parallel(self, *calls: tuple[Any, ...], save_after: int | None = None) -> list[Any]:
+        """In the model a save in a block comes once so many have ended; results are handed out at the join only."""
+        with self._s.parallel() as p:
+            made = [p.action(_tool(fn), **options)(*args) for fn, args, options in calls]
+            if save_after is not None:
+                p._begin(everything=True)
+                for promise in made[:save_after]:
+                    if thread := p._threads.get(id(promise._made)):
+                        thread.join()
+                if not any(promise._made.waits for promise in made):
+                    self.save()
+        return [promise.result() for promise in made]
+
     def rollback(self, to: Any, strategy: Any = None) -> Any:
         return self._s.rollback(to, strategy=strategy)
 
@@ -115,6 +126,16 @@ class _Face:
 
     def uuid(self) -> Any:
         return self._s._value("uuid", lambda: self._outside.draw("uuid"))
+
+
+def _one_at_a_time(tick: Callable[[], None]) -> Callable[[], None]:
+    lock = threading.Lock()
+
+    def ticking() -> None:
+        with lock:
+            tick()
+
+    return ticking
 
 
 @contextlib.contextmanager
@@ -177,12 +198,14 @@ def live(program: Any, crash_at: tuple[int, ...] = (), asked: set[str] | None = 
     """The end of one of the model's programs, lived in the product; in the model's words, to be compared."""
     check = model()
     outside, store = check.Outside(crash_at), AgentStore(open_store("memory:"))
+    outside.tick = _one_at_a_time(outside.tick)
     status, result, changed, failures = "stuck", None, False, 0
     for _ in range(check.RUNS_MAX):
         outside.dead = False
         try:
             status, result = _enter(store, program, outside, changed=changed)
         except check.Crash:
+            until_all_have_died()
             status, changed = "stuck", True
             continue
         except check.Endless:

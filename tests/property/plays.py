@@ -21,6 +21,7 @@ from tests.property.programs import (
     Rollback,
     Save,
     Tidied,
+    Together,
     Wrapped,
 )
 from tests.property.worlds import Person
@@ -109,6 +110,27 @@ PLAYS: Final[dict[str, Program]] = {
     ),
     "advice is seen at its place": Program(
         "script", (Advised("look"), Drawn("pay"), Checkpoint(), Advised("store"), Rollback(), Advised("pay"))
+    ),
+    "a parallel block of each class": Program(
+        "script", (Do("pay"), Together(("look", "store", "pay", "mail")), Do("announce"))
+    ),
+    "identical calls in parallel": Program("script", (Together(("pay", "pay", "store", "store")), Do("pay"))),
+    "one key, many calls in parallel": Program("script", (Together(("pay", "pay", "store"), how="key"), Do("pay"))),
+    "calls inside parallel calls": Program("script", (Together(("pay", "store_flaky"), how="errands"), Do("pay"))),
+    "a parallel block with errors": Program(
+        "script", (Together(("pay", "store_broken", "pay_lost")), Together(("pay_broken", "look")), Do("pay", 2))
+    ),
+    "a save inside a parallel block": Program(
+        "script", (Together(("pay", "store", "charge"), save_after=1), Rollback(-1), Do("pay", 2))
+    ),
+    "a handle saves while calls are open": Program(
+        "handle", (Do("pay"), Cut(), Together(("pay", "store", "look"), save_after=0), Cut(), Do("announce"))
+    ),
+    "a handle saves while calls inside of open ones run": Program(
+        "handle", (Do("pay"), Cut(), Together(("pay", "reserve"), how="errands", save_after=0), Cut(), Do("announce"))
+    ),
+    "a rollback over a parallel block": Program(
+        "script", (Checkpoint(), Together(("charge", "reserve", "pay")), Rollback(), Do("pay", 2))
     ),
     "a question, then a rollback": Program(
         "script", (Ask("send?", "k"), Checkpoint(), Do("pay"), Rollback(), Ask("send?", "k"))

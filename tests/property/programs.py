@@ -74,6 +74,19 @@ class Errand:
 
 
 @dataclass(frozen=True)
+class Together:
+    """Calls in one parallel block, some of them the same; `how`: plain, keyed, or each a call with calls inside.
+
+    `save_after` so many results were taken, within the block; a handle can only take none, for it starts from there.
+    """
+
+    tools: tuple[str, ...]
+    arg: Any = 1
+    how: str = "call"
+    save_after: int | None = None
+
+
+@dataclass(frozen=True)
 class Repeat:
     """The same call in a loop over a range, its result used before and after a save."""
 
@@ -110,7 +123,8 @@ class Cut:
     """The end of a step; on a handle a save; nothing in a script."""
 
 
-Op = Do | Drawn | Advised | Caught | Tidied | Wrapped | Errand | Repeat | Save | Checkpoint | Ask | Rollback | Cut
+Call = Do | Drawn | Advised | Caught | Tidied | Wrapped | Errand | Together | Repeat
+Op = Call | Save | Checkpoint | Ask | Rollback | Cut
 
 
 @dataclass(frozen=True)
@@ -179,8 +193,27 @@ def _act(op: Op, place: int, s: perdure.Session) -> None:
                 if save and s._core.form != "handle":
                     s.save()
                 _keep(s, got)
+        case Together():
+            for got in _together(op, s):
+                _keep(s, got)
         case _:
             _keep(s, _call(op, s))
+
+
+def _together(op: Together, s: perdure.Session) -> list[Any]:
+    with s.parallel() as p:
+        if op.how == "errands":
+            act = p.action(errand, effect="repeatable")
+            made = [act([tool, "look"], op.arg) for tool in op.tools]
+        elif op.how == "key":
+            made = [p.action(TOOLS[tool], key=f"{tool} {op.arg}")(op.arg) for tool in op.tools]
+        else:
+            made = [p.call(TOOLS[tool], op.arg) for tool in op.tools]
+        if op.save_after is not None and (s._core.form == "script" or not op.save_after):
+            ended = [promise.result() for promise in made[: op.save_after]]
+            s.state["ended"] = len(ended)
+            s.save()
+    return [promise.result() for promise in made]
 
 
 def _move(op: Save | Checkpoint | Ask | Rollback | Cut, place: int, s: perdure.Session) -> None:
@@ -280,6 +313,13 @@ def ops() -> st.SearchStrategy[Op]:
             st.tuples(_plain, st.sampled_from([*PLAIN, "store_broken", "store_flaky"])),
             _arg,
             st.sampled_from(["repeatable", "once"]),
+        ),
+        st.builds(
+            Together,
+            st.lists(st.sampled_from([*PLAIN, *SHAKY]), min_size=1, max_size=3).map(tuple),
+            _arg,
+            st.sampled_from(["call", "call", "key", "errands"]),
+            st.sampled_from([None, None, 1, 2]),
         ),
         st.builds(Repeat, _plain, st.integers(1, 3), st.booleans()),
         st.just(Save()),

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
 SEEDS, PAIRS = (600, 40) if FULL else (40, 2)
-WRITTEN = [] if check is None else [p for p in check.PROGRAMS if not model_bridge.is_parallel(p)]
+WRITTEN = [] if check is None else check.PROGRAMS
 
 
 def _unharmed(program: Any) -> Any:
@@ -56,8 +56,7 @@ def test_a_program_of_the_model(program: Any) -> None:
 def test_random_programs_of_the_model(seeds: int) -> None:
     for seed in range(seeds, seeds + 20):
         program = check.random_program(seed)
-        if not model_bridge.is_parallel(program):
-            assert _broken(program, pairs=PAIRS, judge=check.compare) is None, program
+        assert _broken(program, pairs=PAIRS, judge=check.compare) is None, program
 
 
 @pytest.mark.parametrize("program", [p for p in WRITTEN if p.fixed is None], ids=lambda program: program.name)

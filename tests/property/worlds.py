@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import re
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -61,11 +62,13 @@ class World:
     """By idempotency key: the call of every effect that happened."""
     misuse: list[str] = field(default_factory=list)
     tries: Counter[Any] = field(default_factory=Counter)
+    lock: Any = field(default_factory=threading.Lock)
 
     def instant(self) -> None:
         """One more instant passes; the process may end here. Once it has, whatever a `finally` still does ends too."""
-        self.instants += 1
-        self.dead = self.dead or self.instants in self.crash_at
+        with self.lock:
+            self.instants += 1
+            self.dead = self.dead or self.instants in self.crash_at
         if self.dead:
             raise Crash
         if self.instants > INSTANTS_MAX:
@@ -78,14 +81,15 @@ class World:
 
     def happen(self, effect: str, name: str, arg: Any, key: str | None) -> Any:
         """An effect. A service that knows idempotency keys does it once per key."""
-        if self.dead:
-            raise Crash
-        known = self.done.get(key or "")
-        if known is not None and known != (name, arg):
-            self.misuse.append(f"one idempotency key for {known} and for {name}({arg})")
-        if known is None or effect != "idempotent":
-            self.effects.append((effect, name, arg))
-        self.done[key or f"no key {len(self.effects)}"] = (name, arg)
+        with self.lock:
+            if self.dead:
+                raise Crash
+            known = self.done.get(key or "")
+            if known is not None and known != (name, arg):
+                self.misuse.append(f"one idempotency key for {known} and for {name}({arg})")
+            if known is None or effect != "idempotent":
+                self.effects.append((effect, name, arg))
+            self.done[key or f"no key {len(self.effects)}"] = (name, arg)
         self.instant()
         return result_of(name, arg)
 

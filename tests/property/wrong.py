@@ -141,12 +141,24 @@ def _error_not_recorded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "_known", known)
 
 
+def _save_forgets_open(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "_open", lambda _self: set())
+
+
+def _save_forgets_inner(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "_open", lambda self: set(self.flights.open))
+
+
+def _siblings_do_not_wait(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "must_wait", lambda *_args: False)
+
+
 def _strategy_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "replaying_before", lambda *_args: False)
 
 
 def _result_not_copied(patch: pytest.MonkeyPatch) -> None:
-    right = Journal._hand_out
+    right = Journal.hand_out
     kept: dict[bytes, Any] = {}
 
     def hand_out(self: Any, call: Any, outcome: Any, live: Any) -> Any:
@@ -154,7 +166,7 @@ def _result_not_copied(patch: pytest.MonkeyPatch) -> None:
             return right(self, call, outcome, live)
         return kept.setdefault(outcome.value, right(self, call, outcome, live))
 
-    patch.setattr(Journal, "_hand_out", hand_out)
+    patch.setattr(Journal, "hand_out", hand_out)
 
 
 WRONG: Final[dict[str, tuple[Wrong, str]]] = {
@@ -184,6 +196,15 @@ WRONG: Final[dict[str, tuple[Wrong, str]]] = {
     "R26: an idempotent action runs under a new key though its effect stands": (
         _idempotent_new_key,
         "a rollback to the opening",
+    ),
+    "R23: a save in a block forgets what is open": (_save_forgets_open, "a handle saves while calls are open"),
+    "R23: a save in a block forgets what is inside of what is open": (
+        _save_forgets_inner,
+        "a handle saves while calls inside of open ones run",
+    ),
+    "R9: a call in a block does not let its siblings claim first": (
+        _siblings_do_not_wait,
+        "a parallel block of each class",
     ),
     "R29: the strategy of a rollback is seen before its place": (_strategy_at_once, "advice is seen at its place"),
     "results are handed out without a copy": (_result_not_copied, "a call of each class"),

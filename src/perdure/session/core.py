@@ -14,11 +14,9 @@ from perdure import values
 from perdure.errors import (
     AbandonedError,
     ArgumentsChangedError,
-    DivergedError,
     KeyReusedError,
     RefusedError,
     Suspended,
-    SuspendedError,
     UnstorableError,
 )
 from perdure.log.action import STRICTNESS, Action, Actions, Outcome, outcome_body, started_body
@@ -27,126 +25,99 @@ from perdure.log.marks import answer_mark, key_mark, question_mark
 from perdure.session import call as calls
 from perdure.session import failure
 from perdure.session.call import Call, Done, NotDone
-from perdure.session.request import Attempt, Commit, Draft, Ended, Find, ReadAll, Steps, Verify
+from perdure.session.ground import Ground
+from perdure.session.request import (
+    Attempt,
+    AwaitFlights,
+    Draft,
+    Ended,
+    Find,
+    Steps,
+    Verify,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from perdure.log.entry import Entry
-    from perdure.session.ledger import Ledger
 
 
 AGAIN, REUSE = "again", "reuse"
 """What a person says about a call whose effect already stands on a branch that was left."""
 
 
-class Journal:
+class Journal(Ground):
     """The calls, values and questions of an open session."""
 
     def __init__(self, *, form: str, nonce: bytes, undos: Mapping[str, Callable[..., Any]]) -> None:
-        self.form, self.nonce = form, nonce
-        self.undos = undos
-        self.head = 0
-        self.epoch = 0
+        super().__init__(form=form)
+        self.nonce, self.undos = nonce, undos
         self.left = False
         """Whether any branch was ever left: only then can effects stand on another branch."""
-        self.ledger: Ledger
-        self.stack: tuple[int, ...] = ()
         self.happened = False
-        self.leaving: BaseException | None = None
-        self._put_off: list[Draft] = []
-        self._whole: list[Entry] | None = None
         self._asked: dict[int, int] = {}
         self._undoing: tuple[bytes, ...] = ()
-
-    # --- records ------------------------------------------------------------------------------------------------------
-
-    def commit(self, *drafts: Draft, then: Callable[[list[Entry]], None] | None = None) -> Steps:
-        """One commit: what was put off, then these."""
-        drafts = (*self._put_off, *drafts)
-
-        def written(entries: list[Entry]) -> None:
-            these = set(map(id, drafts))
-            self._put_off = [draft for draft in self._put_off if id(draft) not in these]
-            self.head = entries[-1].seq
-            for entry in entries:
-                self.ledger.add(entry)
-            if self._whole is not None:
-                self._whole.extend(entries)
-            if then:
-                then(entries)
-
-        yield Commit(drafts, written)
-
-    def put_off(self, draft: Draft) -> int:
-        """Lets a record ride in the next commit. Its number."""
-        self._put_off.append(draft)
-        return self.head + len(self._put_off)
-
-    def leave(self, why: BaseException) -> BaseException:
-        """For good: what a `finally` or an `except` calls on the way out meets the same again."""
-        if self.form == "handle" and isinstance(why, Suspended):
-            why = SuspendedError(f"the session {why}: settle or answer it, then open the session again", why.seqs)
-        self.leaving = self.leaving or why
-        return why
-
-    def go_on(self) -> None:
-        """Raises again what the run is being left with."""
-        if self.leaving is not None:
-            raise self.leaving
-
-    def refuse_inside(self, what: str) -> None:
-        """Raises `RefusedError` when the code is inside an action."""
-        self.go_on()
-        if self.stack:
-            # The start of a `repeatable` one may not be recorded yet.
-            action = self.ledger.actions.get(self.stack[-1])
-            inside = f"the action {action.name}" if action else "an action"
-            raise RefusedError(f"{what} inside {inside}: do it in the agent's own code, around the action")
-
-    @property
-    def parent(self) -> int | None:
-        """The action that the code is inside of."""
-        return self.stack[-1] if self.stack else None
-
-    def whole(self) -> Steps:
-        """All entries of the log, read once."""
-        if self._whole is None:
-            self._whole = yield ReadAll()
-        return self._whole
-
-    # --- leftovers ----------------------------------------------------------------------------------------------------
-
-    def check_leftovers(self, what: str, *, before: int | None = None, live: Call | None = None) -> None:
-        """Raises `DivergedError` when something recorded here has not been called again."""
-        left = next(self.ledger.leftovers(self.parent, before=before), None)
-        if left is not None:
-            raise self.leave(DivergedError(_divergence(what, left, self._like(live), live)))
-
-    def _like(self, live: Call | None) -> Action | None:
-        if live is None:
-            return None
-        return next((a for a in self.ledger.leftovers(self.parent) if a.name == live.name), None)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def perform(self, call: Call) -> Steps:
         """The result of a call: answered from the log, or live. Raises what the action raised."""
+        action = self.claim(call)
+        try:
+            action, outcome = yield from self.begin(call, action)
+        except Suspended as suspended:
+            raise self.leave(suspended) from None
+        live: Exception | None = None
+        if outcome is None:
+            outcome, live = yield from self.see_through(call, action)
+        self.go_on()
+        return self.hand_out(call, outcome, live)
+
+    def claim(self, call: Call) -> Action | None:
+        """The record of this call, if there is one."""
         self.go_on()
         self.happened = True
         action = self.ledger.claim(self.parent, call.match)
         if action is not None:
             self._check_key(call, action)
+        self.flights.moves += 1
+        return action
+
+    def begin(self, call: Call, action: Action | None, *, joined: bool = False) -> Steps:
+        """(the action, its outcome): what the log says; or a start, recorded as its class demands, and None.
+
+        What was started must be seen through. Raises `Suspended` when a person must decide first. `joined`: a parallel
+        block waits for it.
+        """
+        yield from self._one_with_key(call)
+        outcome = yield from self._known(call, action)
+        if outcome is None or not outcome.final:
+            action, outcome = (yield from self._start(call, action)), None
+            self.flights.begin(action.seq, key=call.key, joined=joined, inner=bool(self.stack))
+        return action, outcome
+
+    def see_through(self, call: Call, action: Action) -> Steps:
+        """Runs what was started until its outcome is final: (the outcome, the live error)."""
         try:
-            outcome = yield from self._known(call, action)
-        except Suspended as suspended:
-            raise self.leave(suspended) from None
-        live: Exception | None = None
-        while outcome is None or not outcome.final:
-            action = yield from self._start(call, action)
-            ended = yield from self._attempt(call, action)
-            outcome, live = ended.outcome, ended.error
-        return self._hand_out(call, outcome, live)
+            while True:
+                ended: Ended = yield from self._attempt(call, action)
+                if ended.outcome.final:
+                    return ended.outcome, ended.error
+                action = yield from self._start(call, action)
+        finally:
+            self.flights.end(action.seq)
+
+    def _one_with_key(self, call: Call) -> Steps:
+        """Waits while a call with the same key is in flight."""
+        while call.key is not None and (other := self.flights.with_key(call.key)) is not None:
+            if other in self.stack:
+                raise RefusedError(f"{call.text()} is called inside of itself, under one key; it would wait for ever")
+            yield AwaitFlights()
+            self.go_on()
+
+    def must_wait(self, call: Call, action: Action | None) -> bool:
+        """Whether calls made beside this one have to claim what is recorded before it can begin."""
+        if (action is not None and _answers(action.outcome)) or (self.ledger.accepted and call.effect == "repeatable"):
+            return False
+        return next(self.ledger.leftovers(self.parent), None) is not None
 
     @staticmethod
     def _check_key(call: Call, action: Action) -> None:
@@ -164,14 +135,10 @@ class Journal:
             action = yield from self._find_key(call)
             keyed = action is not None
         known = action.known if keyed and action else action.outcome if action else None
-        if (
-            known
-            and known.final
-            and (known.how in ("result", "unstorable", "abandoned") or (known.how == "error" and not keyed))
-        ):
+        if known and _answers(known) and not (keyed and known.how == "error"):
             return known
         if not (self.ledger.accepted and call.effect == "repeatable"):
-            self.check_leftovers(call.text(), live=call)
+            yield from self.siblings_first(call.text(), live=call)
         if action is None:
             return None if call.key is not None else (yield from self._ask_if_standing(call))
         return (yield from self._decide(call, action, known))
@@ -296,7 +263,7 @@ class Journal:
             fingerprint=call.fingerprint,
             key=call.key,
             effect=call.effect,
-            parent=self.parent,
+            parent=self.parent if call.undoes is None else -call.undoes,  # never taken for a call of the code
             idempotency_key=key,
             undo=calls.undo_name(call.options.undo),
             undoes=call.undoes,
@@ -305,17 +272,13 @@ class Journal:
         )
 
     def _attempt(self, call: Call, action: Action) -> Steps:
-        began = self.stack
-        self.stack = (*began, action.seq)
-        try:
-            ended: Ended
-            duration_us: int
-            ended, duration_us = yield Attempt(call, action)
-            self.go_on()
-            if ended.error is None:
-                self.check_leftovers(f"the end of {call.text()}")
-        finally:
-            self.stack = began
+        ended: Ended
+        duration_us: int
+        ended, duration_us = yield Attempt(call, action, (*self.stack, action.seq))
+        if self.leaving is not None and action.seq in self._cut:
+            raise self.leaving
+        if ended.error is None:
+            self.check_leftovers(f"the end of {call.text()}", inside_of=action)
         yield from self._finish(action, ended.outcome, duration_us=duration_us)
         if ended.error is None and calls.changed(call):
             raise ArgumentsChangedError(
@@ -338,7 +301,8 @@ class Journal:
         """How often this action has ended with an error so far, over the whole log."""
         return self.ledger.actions[action.seq].failures if action.seq in self.ledger.actions else 0
 
-    def _hand_out(self, call: Call, outcome: Outcome, live: Exception | None) -> Any:
+    def hand_out(self, call: Call, outcome: Outcome, live: Exception | None) -> Any:
+        """The result, as a replay would give it; or raises the error. Notes the place at which the code gets it."""
         if outcome.how == "abandoned":
             raise AbandonedError(f"{call.text()} was settled as abandoned; it is never run again")
         if outcome.how == "result":
@@ -380,7 +344,7 @@ class Journal:
         self.happened = True
         asked = (yield from self._keyed_question(key)) if key is not None else self.ledger.claim_question(prompt, about)
         if asked is None:
-            self.check_leftovers(f"the question {prompt!r}")
+            yield from self.siblings_first(f"the question {prompt!r}")
             body = {"prompt": prompt, "key": key, "choices": choices, "about": about}
             yield from self.commit(Draft("asked", body, (question_mark(key),) if key is not None else ()))
             raise Suspended((self.head,))
@@ -403,28 +367,6 @@ class Journal:
         return found[0] if found else None
 
 
-def _divergence(what: str, left: Action, like: Action | None, live: Call | None) -> str:
-    """Both calls, and what differs."""
-    recorded = f"{calls.call_text(left.name, left.args)} (record {left.seq})"
-    text = f"the code came to {what}, but {recorded} is recorded here and has not been called again; nothing was done"
-    if live is not None and like is not None and (name := calls.first_difference(like.args, live.named)):
-        text += f". The nearest record is {calls.call_text(like.name, like.args)} (record {like.seq}): {name} differs"
-    return text + ". Make the code call it as before, settle it, or resume with accept_change"
-
-
-def attempted(call: Call, action: Action, result: Any, error: Exception | None, *, failures: int) -> Ended:
-    """The outcome of an attempt. What `verify`, `not_done` and `retries` say is applied here."""
-    if error is None:
-        return Ended(_result(call, result))
-    not_done = isinstance(error, call.options.not_done) if call.options.not_done else False
-    final = failures + 1 > call.options.retries or (call.effect == "once" and not not_done)
-    origin = failure.origin_of(error)[0] or action.seq
-    return Ended(Outcome("error", failure.recorded(error), final, not_done, origin), error)
-
-
-def _result(call: Call, result: Any) -> Outcome:
-    try:
-        return Outcome("result", values.encode(result, at=f"result of {call.name}"))
-    except UnstorableError as error:
-        told = {"path": error.path, "reason": error.reason, "text": values.describe(result)}
-        return Outcome("unstorable", told)
+def _answers(known: Outcome | None) -> bool:
+    """Whether a call is answered with this outcome, and nothing runs."""
+    return known is not None and known.final and known.how in ("result", "unstorable", "abandoned", "error")

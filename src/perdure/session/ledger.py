@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.log.action import Action, Actions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from perdure.log.entry import Entry
 
@@ -19,25 +19,24 @@ if TYPE_CHECKING:
 class Ledger:
     """The recorded and the claimed. `reentry` is the record from which the code started at its top."""
 
-    def __init__(self, reentry: Entry, entries: Iterable[Entry], *, open_actions: Iterable[Action] = ()) -> None:
+    def __init__(self, reentry: Entry, entries: Iterable[Entry]) -> None:
         self.reentry = reentry
         self.actions = Actions()
         self.claimed: set[int] = set()
         self.points: deque[Entry] = deque()
         self.rollbacks: list[Entry] = []
         self.accepted = 0
+        self.inner: dict[int, int] = {}
+        """Calls and values that belong to an action, in order: their number, and its."""
         self._waiting: dict[int | None, dict[int, Action]] = defaultdict(dict)
-        self._by_match: dict[tuple[Any, ...], deque[int]] = defaultdict(deque)
-        self._values: dict[tuple[str, int | None], deque[Entry]] = defaultdict(deque)
+        self._by_match: dict[Any, deque[int]] = defaultdict(deque)
+        self._values: dict[Any, deque[Entry]] = defaultdict(deque)
         self._questions: dict[tuple[str, int | None], deque[Entry]] = defaultdict(deque)
-        for action in open_actions:
-            self.actions[action.seq] = action
-            self._await(action)
         for entry in entries:
             self._read(entry)
 
     def _read(self, entry: Entry) -> None:
-        self.actions.apply(entry)
+        self._note(entry)
         if entry.kind == "action_started" and entry["of"] is None:
             self._await(self.actions[entry.seq])
         elif entry.kind == "saved":
@@ -57,8 +56,27 @@ class Ledger:
 
     def add(self, entry: Entry) -> None:
         """Takes in a record that the running code has just made: it counts as claimed."""
-        self.actions.apply(entry)
+        self._note(entry)
         self.claimed.add(entry.seq)
+
+    def _note(self, entry: Entry) -> None:
+        self.actions.apply(entry)
+        if entry.kind in ("action_started", "value") and (parent := entry.body.get("parent")) is not None:
+            self.inner[entry.seq] = parent
+
+    def reenter(self, point: Entry, *, keep: Collection[int]) -> None:
+        """The code goes on from a re-entry point that it has just made. Of what came before, these records stay."""
+        self.reentry = point
+        self.points.clear()
+        self.rollbacks.clear()
+        self._questions.clear()
+        self.claimed.intersection_update(keep)
+        kept: list[dict[int, Any]] = [self.actions, self.inner, *self._waiting.values()]
+        for by_seq in kept:
+            for seq in [seq for seq in by_seq if seq not in keep]:
+                del by_seq[seq]
+        _thin(self._by_match, keep)
+        _thin(self._values, keep)
 
     def claim(self, parent: int | None, match: tuple[Any, ...]) -> Action | None:
         """The first recorded action under this parent that has this match and that no call has claimed yet."""
@@ -119,3 +137,13 @@ class Ledger:
             if action.parent in seen and action.parent not in stack:
                 seen.add(action.seq)
         return max(seen)
+
+
+def _thin(queues: dict[Any, deque[Any]], keep: Collection[int]) -> None:
+    """Leaves only these records in the queues."""
+    for match, queue in list(queues.items()):
+        left = [item for item in queue if (item if isinstance(item, int) else item.seq) in keep]
+        if left:
+            queues[match] = deque(left)
+        else:
+            del queues[match]

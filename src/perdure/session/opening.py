@@ -16,6 +16,7 @@ from perdure.errors import (
     UnfinishedError,
 )
 from perdure.log import summary as summaries
+from perdure.log.action import about
 from perdure.log.branch import branch, is_reentry
 from perdure.log.marks import COMPLETED
 from perdure.log.origin import opening as merged
@@ -257,8 +258,7 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
         )
     return Start(
         reentry=tail[0],
-        tail=later,
-        open_actions=[],
+        tail=[*_open_there(reader, tail[0]), *later],
         snapshot=begin or snapshot(reader, summary.reentry),
         head=opened.writer.head,
         epoch=opened.writer.epoch,
@@ -266,6 +266,15 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
         same_code=set(summary.codes) == {code} and not accept_change,
         seam=seam_of(reader.bases),
     )
+
+
+def _open_there(reader: Reader, reentry: Entry) -> list[Entry]:
+    """What was recorded before the re-entry point and can still be claimed after it, and what was recorded about it."""
+    open_there = set(reentry.body.get("open", ()))
+    if not open_there:
+        return []
+    before = branch(reader.entries(after=min(open_there) - 1, upto=reentry.seq - 1))
+    return [entry for entry in before if entry.seq in open_there or about(entry) in open_there]
 
 
 def result_of(reader: Reader, opening: Opening, summary: Summary) -> Any:

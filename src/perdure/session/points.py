@@ -18,9 +18,10 @@ from perdure.log.marks import COMPLETED, key_mark
 from perdure.session import call as calls
 from perdure.session import failure
 from perdure.session.core import Journal
+from perdure.session.flights import Flights
 from perdure.session.ledger import Ledger
 from perdure.session.parts import State
-from perdure.session.request import Draft, StateAt, Steps
+from perdure.session.request import AwaitFlights, Draft, StateAt, Steps
 from perdure.state.shadow import Shadow
 from perdure.state.survey import shown
 
@@ -39,12 +40,12 @@ _log = logging.getLogger("perdure.state")
 class Start:
     """Where the code starts from its top.
 
-    The re-entry point, what the present branch recorded since, and the state there.
+    The re-entry point, what the present branch recorded since, and before it about what was open there, and the state
+    there.
     """
 
     reentry: Entry
     tail: list[Entry]
-    open_actions: list[Action]
     snapshot: Snapshot
     head: int
     epoch: int
@@ -77,9 +78,11 @@ class Core(Journal):
     def enter(self, start: Start) -> None:
         """The state at the re-entry point, nothing claimed yet."""
         self.head, self.epoch, self.left, self._seam = start.head, start.epoch, start.left, start.seam
-        self.ledger = Ledger(start.reentry, start.tail, open_actions=start.open_actions)
+        self.ledger = Ledger(start.reentry, start.tail)
         self.same_code, self.parent_point = start.same_code, start.reentry.seq if start.reentry.kind == "saved" else 0
-        self.stack, self.leaving, self.completing, self.happened = (), None, None, False
+        self.leaving, self.completing, self.happened = None, None, False
+        self.flights = Flights()
+        self._cut.clear()
         self._put_off.clear()
         self._whole = None
         self._passed = [self.parent_point]
@@ -101,14 +104,27 @@ class Core(Journal):
         changes = self._changes()
         if not (self.happened or name or changes):
             return None
+        self._refuse_loose("a save")
+        met = next((point for point in self.ledger.points if point["name"] == name), None)
+        before = met.seq if met else None
+        if (met or not self.ledger.points) and (yield from self.siblings_first("a save", before=before)):
+            changes = self._changes()
         if self.ledger.points:
-            seq = yield from self._pass_point(name, changes)
+            seq = yield from self._pass_point(met, changes)
         else:
-            self.check_leftovers("a save")
             flags = RESTORE_POINT | (REENTRY if self.form == "handle" else 0)
             seq = yield from self._write_point(changes, flags, name=name, reason=reason)
         self.happened = False
         return seq
+
+    def _refuse_loose(self, what: str) -> None:
+        """Raises `RefusedError` when calls are in flight that no block waits for."""
+        loose = self.flights.loose(self.stack)
+        if loose:
+            raise RefusedError(
+                f"{what} while {len(loose)} other calls are in flight: what of them belongs to it would be chance. "
+                "Await them first, or make them in a block: with s.parallel() as p"
+            )
 
     def _changes(self, *, full: bool = False) -> Changes:
         changes = self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
@@ -121,13 +137,14 @@ class Core(Journal):
     def _write_point(
         self, changes: Changes, flags: int, *drafts: Draft, name: str | None = None, reason: str | None = None
     ) -> Steps:
+        open_there = self._open()
         body = {
             "parent": self.parent_point,
             "delta": changes.data,
             "flags": flags,
             "name": name,
             "reason": reason,
-            "open": [],
+            "open": sorted(open_there),
         }
 
         def written(entries: list[Entry]) -> None:
@@ -136,20 +153,30 @@ class Core(Journal):
             self._pass(point)
             if flags & REENTRY:
                 self._passed = [point.seq]
-                accepted = self.ledger.accepted
-                self.ledger = Ledger(point, ())
-                self.ledger.accepted = accepted
+                self.ledger.reenter(point, keep=open_there)
 
         yield from self.commit(Draft("saved", body), *drafts, then=written)
         return self.parent_point
 
-    def _pass_point(self, name: str | None, changes: Changes) -> Steps:
+    def _open(self) -> set[int]:
+        """What can still be claimed after a re-entry here.
+
+        The calls whose result the code has not been handed, and what is recorded inside of those that run.
+        """
+        found, running = set(self.flights.open), self.flights.around(())
+        if found:
+            ahead = ((seq, draft.body.get("parent")) for seq, draft in enumerate(self._put_off, self.head + 1))
+            for seq, parent in [*self.ledger.inner.items(), *ahead]:
+                if parent in running:
+                    found.add(seq)
+                    running.add(seq)
+        return found
+
+    def _pass_point(self, recorded: Entry | None, changes: Changes) -> Steps:
         """A save met again while answering: writes nothing; unchanged code must have the state of the last one."""
         self.shadow.advance(changes)
-        recorded = next((point for point in self.ledger.points if point["name"] == name), None)
         if recorded is None:
             return None
-        self.check_leftovers("a save", before=recorded.seq)
         self.ledger.pass_points(recorded.seq)
         self._pass(recorded)
         if not self.ledger.points:
@@ -181,6 +208,7 @@ class Core(Journal):
     def end(self, *drafts: Draft, progress: bool = False) -> Steps:
         """The end of a step, a script or a clean close: state and status in one commit."""
         self.go_on()
+        self._refuse_loose("the return")
         self.check_leftovers("the return")
         changes = self._changes(full=bool(self._append_only))
         if progress and not (self.happened or self.completing or changes):
@@ -207,6 +235,12 @@ class Core(Journal):
     def rollback(self, to: str | int, *, reason: str, by: str, strategy: Any) -> Steps:
         """Records the rollback with the undos it owes. In a run it does not return; a handle enters again after it."""
         self.refuse_inside("rollback")
+        if self.form == "handle" and self.flights.open:
+            raise RefusedError("rollback inside a parallel block of a handle: leave the block first")
+        points.find((yield from self.whole()), to)
+        while self.flights.around(self.stack):
+            yield AwaitFlights()
+            self.go_on()
         entries = yield from self.whole()
         tip, target = branch(entries), points.find(entries, to)
         actions = Actions(tip)
@@ -248,11 +282,7 @@ class Core(Journal):
             and (yield from self.settle_doubt(call, tried)) is not None
         ):
             return
-        self.stack = (-seq,)  # a parent of its own: never taken for a call of the code
-        try:
-            action = yield from self._start(call, tried)
-        finally:
-            self.stack = ()
+        action = yield from self._start(call, tried)
         yield from self._attempt(call, action)
 
     def _undo_call(self, action: Action) -> calls.Call:

@@ -43,18 +43,35 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Call the function. Answer: how it ended (`Ended`), and how long it took in microseconds."""
+    """Call the function. Answer: how it ended (`Ended`), and how long it took in microseconds.
+
+    Other calls may go on meanwhile. `stack` are the actions that its code is inside of, itself the last.
+    """
+
+    call: Call
+    action: Action
+    stack: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Ask the call's `verify` about an action in doubt. Answer: `Done`, `NotDone` or `Unknown`.
+
+    Other calls may go on meanwhile.
+    """
 
     call: Call
     action: Action
 
 
 @dataclass(frozen=True, slots=True)
-class Verify:
-    """Ask the call's `verify` about an action in doubt. Answer: `Done`, `NotDone` or `Unknown`."""
+class AwaitFlights:
+    """Wait until a call in flight has ended; others may go on meanwhile. Answer: nothing."""
 
-    call: Call
-    action: Action
+
+@dataclass(frozen=True, slots=True)
+class AwaitSiblings:
+    """Let calls made beside this one claim what is recorded. Answer: False once nobody else will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +101,4 @@ class Ended:
     error: Exception | None = field(default=None)
 
 
-Request: TypeAlias = Commit | Attempt | Verify | Find | ReadAll | StateAt
+Request: TypeAlias = Commit | Attempt | Verify | AwaitFlights | AwaitSiblings | Find | ReadAll | StateAt

@@ -2,123 +2,79 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from perdure import clock, faults, values
+from perdure import limits
 from perdure.errors import (
     ClosedError,
     FencedError,
-    PerdureError,
-    ProcessForkedError,
-    RecordedError,
     RefusedError,
-    Stopped,
     StoreError,
     SuspendedError,
 )
 from perdure.session import call as calls
-from perdure.session import scope
-from perdure.session.call import IdempotencyKey, Unknown
-from perdure.session.core import attempted
-from perdure.session.declare import plain, register_undo
-from perdure.session.keyframer import Keyframer
-from perdure.session.opening import Opened, start
-from perdure.session.points import Core, status
-from perdure.session.request import Attempt, Commit, Ended, Find, ReadAll, Request, StateAt, Steps, Verify
-from perdure.session.snapshot import snapshot
-from perdure.session.typed import Typed, typed_state
+from perdure.session import inside, parallel, scope
+from perdure.session.call import Unknown
+from perdure.session.face import Face, check_callable, verifying
+from perdure.session.opening import start
+from perdure.session.parallel import Parallel
+from perdure.session.points import status
+from perdure.session.request import (
+    Attempt,
+    AwaitFlights,
+    AwaitSiblings,
+    Commit,
+    Ended,
+    Request,
+    Steps,
+    Verify,
+)
+from perdure.session.typed import typed_state
 
 if TYPE_CHECKING:
-    import datetime as dt
-    import uuid
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable
     from types import TracebackType
 
     from perdure.session.call import Options
     from perdure.session.declare import Agent
     from perdure.session.lease import Keeper
+    from perdure.session.opening import Opened
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """An action that is recorded since the re-entry point and that the code has not called again yet."""
-
-    seq: int
-    name: str
-    call: str
-    effect: str
-    outcome: str
-
-
-class Session:
+class Session(Face):
     """One open session. Made by `store.run` (for an agent's function) or `store.session` (a handle).
 
     For one thread at a time. Whatever the core raises here leaves the log and the last saved state as they are.
     """
 
-    def __init__(
-        self, opened: Opened, declared: Agent, *, code: str, accept_change: bool, undos: Any, keeper: Keeper
-    ) -> None:
-        self.id = opened.reader.session
-        self.labels: dict[str, str] = opened.opening["labels"]
-        self._opened, self._code, self._accept_change = opened, code, accept_change
-        self._declared, self._keeper = declared, keeper
-        self._core = Core(
-            form=opened.opening["form"],
-            nonce=opened.opening["nonce"],
-            undos=undos,
-            append_only=declared.append_only,
-            strict=declared.strict,
-        )
-        self._pid, self._lock = os.getpid(), threading.RLock()
-        self._closed = False
-        self._keyframer = Keyframer(opened)
-        self._core.on_point = self._keyframer.add
-        self._typed: Typed | None = None
-        self.stop_reason = ""
-        self.result: Any = None
-        keeper.keep(opened.lease)
-
     # --- what the code reads ------------------------------------------------------------------------------------------
-
-    @property
-    def input(self) -> Any:
-        """What the session was opened with: a fresh copy."""
-        return values.decode(self._opened.opening["input"])
-
-    @property
-    def state(self) -> MutableMapping[str, Any] | Any:
-        """The parts by name, or the typed state. What is in there at a save is what is saved."""
-        self._check_open()
-        self._core.refuse_inside("the state is touched")
-        return self._typed.object if self._typed is not None else self._core.state
 
     @property
     def strategy(self) -> Any:
         """What the last rollback said should be tried, as of this place in the code; None before any."""
         return self._drive(self._core.strategy())
 
-    @property
-    def pending(self) -> list[Pending]:
-        """What is recorded since the re-entry point and has not been called again.
-
-        What a handle that was opened after a crash still has to answer, or to leave with `rollback(0)`.
-        """
-        self._check_open()
-        found = self._core.ledger.unclaimed(self._core.parent)
-        return [
-            Pending(a.seq, a.name, calls.call_text(a.name, a.args), a.effect, a.known.how if a.known else "in doubt")
-            for a in found
-        ]
+    def __init__(
+        self, opened: Opened, declared: Agent, *, code: str, accept_change: bool, undos: Any, keeper: Keeper
+    ) -> None:
+        super().__init__(opened, declared, code=code, accept_change=accept_change, undos=undos, keeper=keeper)
+        self._own, self._moved = threading.RLock(), threading.Condition(self._lock)
 
     # --- actions ------------------------------------------------------------------------------------------------------
+
+    def parallel(self, *, at_once: int = limits.PARALLEL_CALLS) -> Parallel:
+        """A block whose calls run at the same time: `with s.parallel() as p: a = p.call(fn, …)`, then `a.result()`.
+
+        At its end all have ended, and the first error, in the order of the calls, is raised. At most `at_once` run at
+        the same time; one more waits until one has ended.
+        """
+        self._check_open()
+        return Parallel(self, at_once=at_once)
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """The result of calling `fn` so: from the journal if it is recorded, else live. Takes no options of its own.
@@ -130,8 +86,7 @@ class Session:
 
     def action(self, fn: Callable[P, T], /, **options: Any) -> Callable[P, T]:
         """`fn` as an action with these options (see `perdure.action`) on top of what it was declared with."""
-        chosen = calls.with_options(calls.options_of(fn), options)
-        register_undo(chosen.undo)
+        chosen = self._options(fn, options)
 
         def act(*args: P.args, **kwargs: P.kwargs) -> T:
             return self._call(fn, chosen, args, kwargs)  # type: ignore[no-any-return]
@@ -140,26 +95,10 @@ class Session:
 
     def _call(self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._check_stop()
-        _check_plain(fn)
+        check_callable(fn)
         return self._drive(self._core.perform(calls.make(fn, args, kwargs, options)))
 
     # --- values and questions -----------------------------------------------------------------------------------------
-
-    def now(self) -> dt.datetime:
-        """The time (aware, UTC), recorded: a replay gets the same."""
-        return self._value("now", clock.now_utc)  # type: ignore[no-any-return]
-
-    def uuid(self) -> uuid.UUID:
-        """A random UUID, recorded."""
-        return self._value("uuid", clock.new_uuid)  # type: ignore[no-any-return]
-
-    def random(self) -> float:
-        """A random number in [0, 1), recorded."""
-        return self._value("random", clock.new_random)  # type: ignore[no-any-return]
-
-    def _value(self, kind: str, draw: Callable[[], Any]) -> Any:
-        self._check_open()
-        return self._core.value(kind, draw)
 
     def ask(self, prompt: str, *, key: str | None = None, choices: list[Any] | None = None) -> Any:
         """What a person answers.
@@ -204,13 +143,6 @@ class Session:
         self.enter()
         return self.state
 
-    def complete(self, result: Any = None) -> None:
-        """In a step: the session is completed with this result, in one commit with the step's state, at its return."""
-        self._check_open()
-        if self._core.form != "steps":
-            raise RefusedError("complete is for steps; a script completes by returning, a handle by being closed")
-        self._core.complete(result)
-
     # --- the life of an entry -----------------------------------------------------------------------------------------
 
     def enter(self) -> None:
@@ -223,20 +155,9 @@ class Session:
 
     def end(self, *, result: Any = None, completed: bool = False, progress: bool = False) -> bool:
         """The end of a script (`completed`), of a step or of a clean close. Whether the session is completed now."""
-        self._sync_typed()
-        if self._core.completing is not None:
-            result, completed = self._core.completing[0], True
-        encoded = values.encode(result, at="result") if completed else None
-        drafts = [status("completed", result=encoded)] if completed else []
-        if self._core.form == "handle":
-            drafts = [status("idle")]
-        self.result = None if encoded is None else values.decode(encoded)
+        completed, drafts = self._ending(result, completed=completed)
         self._drive(self._core.end(*drafts, progress=progress))
         return completed
-
-    def stop(self, reason: str) -> None:
-        """Asks the run to stop at its next action, save or step, resumable. Safe to call from a signal handler."""
-        self.stop_reason = reason
 
     def is_completed(self) -> bool:
         """Whether the log says so: also when an interrupt came out of the commit that completed it."""
@@ -248,8 +169,7 @@ class Session:
 
         The state is not saved: the code starts from its re-entry point again.
         """
-        code = error.code if isinstance(error, PerdureError) else type(error).__name__
-        self._drive(self._core.commit(self._core.failed(error, reason=f"{code}: {error}")))
+        self._drive(self._core.commit(self._failing(error)))
 
     def note_status(self, name: str, *, reason: str = "", waits: tuple[int, ...] = ()) -> None:
         """Records a status in which nothing else changes."""
@@ -283,41 +203,26 @@ class Session:
         finally:
             self.close()
 
-    def __repr__(self) -> str:
-        return f"<Session {self.id} ({self._core.form}), head {self._core.head}>"
-
     # --- driving the core ---------------------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        if self._pid != os.getpid():
-            raise ProcessForkedError(f"{self.id} was opened in process {self._pid}; open it again after os.fork()")
-        if self._closed:
-            raise ClosedError(f"{self.id} is closed; open it again")
-
-    def _check_stop(self) -> None:
-        self._check_open()
-        if self.stop_reason and not self._core.stack:
-            raise self._core.leave(self._core.leaving or Stopped(self.stop_reason))
-
-    def _sync_typed(self) -> None:
-        self._check_open()
-        if self._typed is not None:
-            self._typed.sync()
 
     def _drive(self, steps: Steps) -> Any:
         """Runs a piece of the core's logic: performs what it asks for, sends the answers."""
         self._check_open()
-        if not self._lock.acquire(blocking=False):
+        own = not parallel.is_helper(self)
+        if own and not self._own.acquire(blocking=False):
             raise RefusedError(
-                f"{self.id} is being used by another thread at this moment; a session is for one thread at a time"
+                f"{self.id} is being used by another thread at this moment; calls in parallel are made in a block: "
+                "with s.parallel() as p"
             )
         try:
-            self._opened.writer.resolve()  # first, for the core decides by what is written
-            return self._run(steps)
+            with self._lock:
+                self._opened.writer.resolve()  # first, for the core decides by what is written
+                return self._run(steps)
         except FencedError as fenced:
             raise self._core.leave(fenced) from None
         finally:
-            self._lock.release()
+            if own:
+                self._own.release()
 
     def _run(self, steps: Steps) -> Any:
         try:
@@ -331,61 +236,52 @@ class Session:
                     request = steps.send(answer)
         except StopIteration as done:
             return done.value
+        finally:
+            self._moved.notify_all()
 
     def _perform(self, request: Request) -> Any:
         match request:
             case Commit():
                 return self._opened.writer.commit(request)
             case Attempt():
-                return self._attempt(request)
+                return self._outside(self._attempt, request)
             case Verify():
-                return self._verify(request)
-            case Find():
-                return self._opened.reader.marked(request.mark)
-            case ReadAll():
-                return self._opened.reader.entries()
-            case StateAt():
-                return snapshot(self._opened.reader, request.seq).all()
+                return self._outside(self._verify, request)
+            case AwaitFlights():
+                return self._wait_for_move()
+            case AwaitSiblings():
+                return False  # a block lets the others claim before it begins one of its calls
+            case _:
+                return self._read(request)
 
-    def _verify(self, request: Verify) -> Any:
-        call, action = request.call, request.action
-        verify = call.options.verify
-        if verify is None:
+    def _outside(self, work: Callable[[T], Any], request: T) -> Any:
+        """Does it without the lock, so that others go on meanwhile; afterwards the core decides by what is written."""
+        self._moved.notify_all()
+        self._lock.release()
+        try:
+            return work(request)
+        finally:
+            self._lock.acquire()
+            self._opened.writer.resolve()
+
+    def _wait_for_move(self) -> None:
+        moves = self._core.flights.moves
+        self._moved.wait_for(lambda: self._core.flights.moves != moves)
+        self._opened.writer.resolve()
+
+    @staticmethod
+    def _verify(request: Verify) -> Any:
+        asking = verifying(request)
+        if asking is None:
             return Unknown()
-        return verify(*call.args, **_with_key(verify, call.kwargs, action.idempotency_key))
+        verify, args, kwargs = asking
+        return verify(*args, **kwargs)
 
     def _attempt(self, request: Attempt) -> tuple[Ended, int]:
-        call, action = request.call, request.action
-        failures = self._core.failures_of(action)
-        kwargs = _with_key(call.fn, call.kwargs, action.idempotency_key)
-        began = clock.monotonic_s()
-        faults.reach("effect.before")
+        trying = self._trying(request)
         try:
-            result = plain(call.fn)(*call.args, **kwargs)
-        except RecordedError as error:
-            return attempted(call, action, None, error, failures=failures), _us_since(began)
-        except PerdureError:
-            raise
+            with inside.running(self._core, request.stack):
+                result = trying.fn(*trying.args, **trying.kwargs)
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its outcome
-            return attempted(call, action, None, error, failures=failures), _us_since(began)
-        faults.reach("effect.after")
-        return attempted(call, action, result, None, failures=failures), _us_since(began)
-
-
-def _us_since(began: float) -> int:
-    return int((clock.monotonic_s() - began) * 1e6)
-
-
-def _with_key(fn: Callable[..., Any], kwargs: dict[str, Any], key: str) -> dict[str, Any]:
-    name = calls.shape_of(fn).key_parameter
-    return kwargs if name is None or kwargs.get(name) is not None else {**kwargs, name: IdempotencyKey(key)}
-
-
-def _check_plain(fn: Any) -> None:
-    target = plain(fn)
-    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
-        raise RefusedError(
-            f"{calls.name_of(fn)} is a generator; its whole result has to be one value to be journaled: return a list"
-        )
-    if inspect.iscoroutinefunction(target):
-        raise RefusedError(f"{calls.name_of(fn)} is a coroutine function; call it from an async session")
+            return trying.raised(error)
+        return trying.returned(result)

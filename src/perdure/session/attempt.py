@@ -1,0 +1,43 @@
+"""How an attempt at a call ended, and what is told of one that does not match what is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure import values
+from perdure.errors import UnstorableError
+from perdure.log.action import Outcome
+from perdure.session import call as calls
+from perdure.session import failure
+from perdure.session.request import Ended
+
+if TYPE_CHECKING:
+    from perdure.log.action import Action
+    from perdure.session.call import Call
+
+
+def attempted(call: Call, action: Action, result: Any, error: Exception | None, *, failures: int) -> Ended:
+    """The outcome of an attempt. What `verify`, `not_done` and `retries` say is applied here."""
+    if error is None:
+        return Ended(_result(call, result))
+    not_done = isinstance(error, call.options.not_done) if call.options.not_done else False
+    final = failures + 1 > call.options.retries or (call.effect == "once" and not not_done)
+    origin = failure.origin_of(error)[0] or action.seq
+    return Ended(Outcome("error", failure.recorded(error), final, not_done, origin), error)
+
+
+def _result(call: Call, result: Any) -> Outcome:
+    try:
+        return Outcome("result", values.encode(result, at=f"result of {call.name}"))
+    except UnstorableError as error:
+        told = {"path": error.path, "reason": error.reason, "text": values.describe(result)}
+        return Outcome("unstorable", told)
+
+
+def divergence(what: str, left: Action, like: Action | None, live: Call | None) -> str:
+    """Both calls, and what differs."""
+    recorded = f"{calls.call_text(left.name, left.args)} (record {left.seq})"
+    text = f"the code came to {what}, but {recorded} is recorded here and has not been called again; nothing was done"
+    if live is not None and like is not None and (name := calls.first_difference(like.args, live.named)):
+        text += f". The nearest record is {calls.call_text(like.name, like.args)} (record {like.seq}): {name} differs"
+    return text + ". Make the code call it as before, settle it, or resume with accept_change"

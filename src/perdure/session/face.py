@@ -1,0 +1,260 @@
+"""What a session and its async twin have in common: all that neither waits nor calls out.
+
+How the core's requests are answered, in a thread or in an event loop, is for the two of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perdure import clock, faults, values
+from perdure.errors import (
+    ClosedError,
+    PerdureError,
+    ProcessForkedError,
+    RecordedError,
+    RefusedError,
+    Stopped,
+)
+from perdure.session import call as calls
+from perdure.session.attempt import attempted
+from perdure.session.call import IdempotencyKey
+from perdure.session.declare import plain, register_undo
+from perdure.session.keyframer import Keyframer
+from perdure.session.points import Core, status
+from perdure.session.request import Find, ReadAll, StateAt
+from perdure.session.snapshot import snapshot
+from perdure.session.typed import Typed
+
+if TYPE_CHECKING:
+    import datetime as dt
+    import uuid
+    from collections.abc import Callable, MutableMapping
+
+    from perdure.session.call import Options
+    from perdure.session.declare import Agent
+    from perdure.session.lease import Keeper
+    from perdure.session.opening import Opened
+    from perdure.session.request import Attempt, Draft, Ended, Verify
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An action that is recorded since the re-entry point and that the code has not called again yet."""
+
+    seq: int
+    name: str
+    call: str
+    effect: str
+    outcome: str
+
+
+class Face:
+    """One open session, as far as it can be used without waiting."""
+
+    def __init__(
+        self, opened: Opened, declared: Agent, *, code: str, accept_change: bool, undos: Any, keeper: Keeper
+    ) -> None:
+        self.id = opened.reader.session
+        self.labels: dict[str, str] = opened.opening["labels"]
+        self._opened, self._code, self._accept_change = opened, code, accept_change
+        self._declared, self._keeper = declared, keeper
+        self._core = Core(
+            form=opened.opening["form"],
+            nonce=opened.opening["nonce"],
+            undos=undos,
+            append_only=declared.append_only,
+            strict=declared.strict,
+        )
+        self._pid, self._lock = os.getpid(), threading.RLock()
+        self._closed = False
+        self._keyframer = Keyframer(opened)
+        self._core.on_point = self._keyframer.add
+        self._typed: Typed | None = None
+        self.stop_reason = ""
+        self.result: Any = None
+        keeper.keep(opened.lease)
+
+    # --- what the code reads ------------------------------------------------------------------------------------------
+
+    @property
+    def input(self) -> Any:
+        """What the session was opened with: a fresh copy."""
+        return values.decode(self._opened.opening["input"])
+
+    @property
+    def state(self) -> MutableMapping[str, Any] | Any:
+        """The parts by name, or the typed state. What is in there at a save is what is saved."""
+        self._check_open()
+        self._core.refuse_inside("the state is touched")
+        return self._typed.object if self._typed is not None else self._core.state
+
+    @property
+    def pending(self) -> list[Pending]:
+        """What is recorded since the re-entry point and has not been called again.
+
+        What a handle that was opened after a crash still has to answer, or to leave with `rollback(0)`.
+        """
+        self._check_open()
+        with self._lock:
+            found = list(self._core.ledger.unclaimed(self._core.parent))
+        return [
+            Pending(a.seq, a.name, calls.call_text(a.name, a.args), a.effect, a.known.how if a.known else "in doubt")
+            for a in found
+        ]
+
+    # --- values -------------------------------------------------------------------------------------------------------
+
+    def now(self) -> dt.datetime:
+        """The time (aware, UTC), recorded: a replay gets the same."""
+        return self._value("now", clock.now_utc)  # type: ignore[no-any-return]
+
+    def uuid(self) -> uuid.UUID:
+        """A random UUID, recorded."""
+        return self._value("uuid", clock.new_uuid)  # type: ignore[no-any-return]
+
+    def random(self) -> float:
+        """A random number in [0, 1), recorded."""
+        return self._value("random", clock.new_random)  # type: ignore[no-any-return]
+
+    def _value(self, kind: str, draw: Callable[[], Any]) -> Any:
+        self._check_open()
+        with self._lock:
+            return self._core.value(kind, draw)
+
+    def complete(self, result: Any = None) -> None:
+        """In a step: the session is completed with this result, in one commit with the step's state, at its return."""
+        self._check_open()
+        if self._core.form != "steps":
+            raise RefusedError("complete is for steps; a script completes by returning, a handle by being closed")
+        self._core.complete(result)
+
+    # --- the life of an entry -----------------------------------------------------------------------------------------
+
+    def stop(self, reason: str) -> None:
+        """Asks the run to stop at its next action, save or step, resumable. Safe to call from a signal handler."""
+        self.stop_reason = reason
+
+    @property
+    def leaving(self) -> BaseException | None:
+        """What the run is being left with, whatever the code has made of it."""
+        return self._core.leaving
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} ({self._core.form}), head {self._core.head}>"
+
+    # --- for the two of them ------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            raise ProcessForkedError(f"{self.id} was opened in process {self._pid}; open it again after os.fork()")
+        if self._closed:
+            raise ClosedError(f"{self.id} is closed; open it again")
+
+    def _check_stop(self) -> None:
+        self._check_open()
+        if self.stop_reason and not self._core.stack:
+            raise self._core.leave(self._core.leaving or Stopped(self.stop_reason))
+
+    def _sync_typed(self) -> None:
+        self._check_open()
+        if self._typed is not None:
+            self._typed.sync()
+
+    @staticmethod
+    def _options(fn: Callable[..., Any], changes: dict[str, Any]) -> Options:
+        """How `fn` is declared, with these options on top."""
+        chosen = calls.with_options(calls.options_of(fn), changes)
+        register_undo(chosen.undo)
+        return chosen
+
+    def _ending(self, result: Any, *, completed: bool) -> tuple[bool, list[Draft]]:
+        """Whether the session is completed by this return, and the records that say so."""
+        self._sync_typed()
+        if self._core.completing is not None:
+            result, completed = self._core.completing[0], True
+        encoded = values.encode(result, at="result") if completed else None
+        drafts = [status("completed", result=encoded)] if completed else []
+        if self._core.form == "handle":
+            drafts = [status("idle")]
+        self.result = None if encoded is None else values.decode(encoded)
+        return completed, drafts
+
+    def _failing(self, error: Exception) -> Draft:
+        code = error.code if isinstance(error, PerdureError) else type(error).__name__
+        return self._core.failed(error, reason=f"{code}: {error}")
+
+    def _read(self, request: Find | ReadAll | StateAt) -> Any:
+        """What the store says. May take as long as reading takes."""
+        match request:
+            case Find():
+                return self._opened.reader.marked(request.mark)
+            case ReadAll():
+                return self._opened.reader.entries()
+            case StateAt():
+                return snapshot(self._opened.reader, request.seq).all()
+
+    def _trying(self, request: Attempt) -> Trying:
+        """An attempt that begins now."""
+        call, action = request.call, request.action
+        return Trying(request, _with_key(call.fn, call.kwargs, action.idempotency_key), self._core.failures_of(action))
+
+
+class Trying:
+    """One attempt at a call, from its beginning to what is told of its end."""
+
+    def __init__(self, request: Attempt, kwargs: dict[str, Any], failures: int) -> None:
+        self.fn, self.args, self.kwargs = plain(request.call.fn), request.call.args, kwargs
+        self._request, self._failures = request, failures
+        self._began = clock.monotonic_s()
+        faults.reach("effect.before")
+
+    def returned(self, result: Any) -> tuple[Ended, int]:
+        """It returned this."""
+        faults.reach("effect.after")
+        return self._ended(result, None)
+
+    def raised(self, error: Exception) -> tuple[Ended, int]:
+        """It raised this. An error that is perdure's own is none of the action's, and is raised again."""
+        if isinstance(error, PerdureError) and not isinstance(error, RecordedError):
+            raise error
+        return self._ended(None, error)
+
+    def _ended(self, result: Any, error: Exception | None) -> tuple[Ended, int]:
+        took_us = int((clock.monotonic_s() - self._began) * 1e6)
+        call, action = self._request.call, self._request.action
+        return attempted(call, action, result, error, failures=self._failures), took_us
+
+
+def verifying(request: Verify) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
+    """The call's `verify`, and what it is called with."""
+    call, verify = request.call, request.call.options.verify
+    if verify is None:
+        return None
+    return verify, call.args, _with_key(verify, call.kwargs, request.action.idempotency_key)
+
+
+def _with_key(fn: Callable[..., Any], kwargs: dict[str, Any], key: str) -> dict[str, Any]:
+    name = calls.shape_of(fn).key_parameter
+    return kwargs if name is None or kwargs.get(name) is not None else {**kwargs, name: IdempotencyKey(key)}
+
+
+def is_coroutine(fn: Any) -> bool:
+    """Whether calling this function gives something to await."""
+    target = plain(fn)
+    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
+
+
+def check_callable(fn: Any, *, awaited: bool = False) -> None:
+    """Raises `RefusedError` for what cannot be journaled as one value: a generator; unless `awaited`, a coroutine."""
+    target = plain(fn)
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise RefusedError(
+            f"{calls.name_of(fn)} is a generator; its whole result has to be one value to be journaled: return a list"
+        )
+    if not awaited and is_coroutine(fn):
+        raise RefusedError(f"{calls.name_of(fn)} is a coroutine function; call it from an async session")

@@ -1,0 +1,49 @@
+"""What the code is doing at this moment: the calls in flight, and those whose result it has not been handed yet.
+
+It decides nothing: the core does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Flights:
+    """The calls of one entry that have begun and not ended. Calls are named by the number of their action."""
+
+    def __init__(self) -> None:
+        self.open: set[int] = set()
+        """Made in a parallel block that is not joined, and their result not handed to the code."""
+        self.moves = 0
+        """Grows whenever something happens that another call may have waited for."""
+        self._keys: dict[int, bytes | None] = {}
+        self._loose: set[int] = set()
+
+    def begin(self, seq: int, *, key: bytes | None, joined: bool, inner: bool) -> None:
+        """A call begins; `joined`: in a block that waits for it; `inner`: inside of another call."""
+        self._keys[seq] = key
+        if joined:
+            self.open.add(seq)
+        elif not inner:
+            self._loose.add(seq)
+
+    def end(self, seq: int) -> None:
+        """It is known how the call ended, or that it will not."""
+        self._keys.pop(seq, None)
+        self._loose.discard(seq)
+        self.moves += 1
+
+    def with_key(self, key: bytes) -> int | None:
+        """The call in flight that has this key."""
+        return next((seq for seq, other in self._keys.items() if other == key), None)
+
+    def around(self, stack: Iterable[int]) -> set[int]:
+        """The calls in flight but these, which the asking code is inside of."""
+        return set(self._keys).difference(stack)
+
+    def loose(self, stack: Iterable[int]) -> set[int]:
+        """Those of them that no block waits for."""
+        return self._loose.difference(stack)

@@ -1,0 +1,201 @@
+"""A block whose calls run at the same time, each in a thread of its own.
+
+All that is decided (which record answers a call, whether it may begin) is decided in the thread that opened the block,
+in the order of the calls; only the attempts race. What the log says of a call is the core's to know.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
+
+from perdure.errors import Leaving, RefusedError, Suspended
+from perdure.session import call as calls
+from perdure.session.face import check_callable
+from perdure.session.promise import Made, first_error, waits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from perdure.log.action import Action
+    from perdure.session.call import Options
+    from perdure.session.session import Session
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREAD = "perdure-parallel"
+"""What the names of the threads begin with."""
+
+_helping: ContextVar[frozenset[Any]] = ContextVar("perdure_helping", default=frozenset())
+
+
+def is_helper(session: Session) -> bool:
+    """Whether the running code was started by a parallel block of this session."""
+    return session in _helping.get()
+
+
+class Promise(Generic[T]):
+    """The result of a call that was made in a parallel block, as soon as there is one."""
+
+    def __init__(self, block: Parallel, made: Made[T]) -> None:
+        self._block, self._made = block, made
+
+    def result(self) -> T:
+        """Waits until the call has ended; its result, or raises what it raised. The same each time."""
+        self._block._deliver(self._made)  # noqa: SLF001 - the two are one thing
+        return self._made.value()
+
+    def done(self) -> bool:
+        """Whether it has ended. What the code does by this is not recorded, and may be another next time."""
+        return self._made.outcome is not None or self._made.broke is not None
+
+
+class Parallel:
+    """Made by `session.parallel()`. Calls are made by the thread that opened it."""
+
+    def __init__(self, session: Session, *, at_once: int) -> None:
+        if at_once < 1:
+            raise RefusedError(f"at_once={at_once}: at least one call runs at a time")
+        self._session, self._core = session, session._core  # noqa: SLF001 - a part of the session
+        self._free = threading.Semaphore(at_once)
+        self._made: list[Made[Any]] = []
+        self._not_begun: list[Made[Any]] = []
+        self._threads: dict[int, threading.Thread] = {}
+        self._owner = 0
+
+    def __enter__(self) -> Self:
+        self._owner = threading.get_ident()
+        return self
+
+    def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Promise[T]:
+        """Calls `fn` so, as `session.call` does, and goes on meanwhile."""
+        return self._call(fn, calls.options_of(fn), args, kwargs)
+
+    def action(self, fn: Callable[P, T], /, **options: Any) -> Callable[P, Promise[T]]:
+        """`fn` as an action with these options, as `session.action` makes it; called, it goes on meanwhile."""
+        chosen = self._session._options(fn, options)  # noqa: SLF001
+
+        def act(*args: P.args, **kwargs: P.kwargs) -> Promise[T]:
+            return self._call(fn, chosen, args, kwargs)
+
+        return act
+
+    def _call(
+        self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Promise[Any]:
+        self._check_here()
+        self._session._check_stop()  # noqa: SLF001
+        check_callable(fn)
+        call = calls.make(fn, args, kwargs, options)
+        with self._session._lock:  # noqa: SLF001
+            made: Made[Any] = Made(call, self._core.claim(call))
+            if made.action is not None:
+                self._core.flights.open.add(made.action.seq)
+        self._made.append(made)
+        self._not_begun.append(made)
+        self._begin(everything=False)
+        return Promise(self, made)
+
+    def _check_here(self) -> None:
+        if self._owner != threading.get_ident():
+            raise RefusedError(
+                "a parallel block is used within `with s.parallel() as p`, by the thread that opened it: what other "
+                "threads call would come in another order each time. Open a block of your own there"
+            )
+
+    # --- beginning ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, *, everything: bool) -> None:
+        """Begins what need not wait for calls that come later in the block; at a join everything."""
+        for made in list(self._not_begun):
+            with self._session._lock:  # noqa: SLF001
+                waits = not everything and self._core.must_wait(made.call, made.action)
+            if not waits:
+                self._not_begun.remove(made)
+                self._begin_one(made)
+
+    def _begin_one(self, made: Made[Any]) -> None:
+        self._free.acquire()
+        try:
+            begun = self._session._drive(self._core.begin(made.call, made.action, joined=True))  # noqa: SLF001
+        except Suspended as suspended:
+            made.waits = suspended.seqs
+            self._free.release()
+            return
+        except BaseException as error:
+            made.broke = error
+            self._free.release()
+            raise
+        action, made.outcome = begun
+        made.action = action
+        if made.outcome is not None:
+            self._free.release()
+        else:
+            self._start_thread(made, action)
+
+    def _start_thread(self, made: Made[Any], action: Action) -> None:
+        context = contextvars.copy_context()
+        context.run(_helping.set, _helping.get() | {self._session})
+        name = f"{THREAD}-{self._session.id}-{made.call.name}"
+        thread = threading.Thread(target=context.run, args=(self._see_through, made, action), name=name, daemon=True)
+        self._threads[id(made)] = thread
+        thread.start()
+
+    def _see_through(self, made: Made[Any], action: Action) -> None:
+        try:
+            made.outcome, made.live = self._session._drive(self._core.see_through(made.call, action))  # noqa: SLF001
+        except BaseException as error:  # noqa: BLE001 - raised where the result is taken
+            made.broke = error
+        finally:
+            self._free.release()
+
+    # --- joining ------------------------------------------------------------------------------------------------------
+
+    def _deliver(self, made: Made[Any]) -> None:
+        if made.handed:
+            return
+        self._check_here()
+        self._begin(everything=True)
+        if (thread := self._threads.get(id(made))) is not None:
+            thread.join()
+        self._core.go_on()
+        if made.waits:
+            self._join()
+            raise self._core.leave(Suspended(waits_of(self._made)))
+        with self._session._lock:  # noqa: SLF001
+            made.hand_out(self._core)
+
+    def _join(self) -> None:
+        for thread in self._threads.values():
+            thread.join()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, Exception | Leaving):
+            return  # an interrupt ends the run at once
+        try:
+            if not isinstance(error, Leaving):
+                self._begin(everything=True)
+        finally:
+            self._join()
+            self._owner = 0
+            self._core.flights.open.difference_update(one.action.seq for one in self._made if one.action)
+        if error is None:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        """At a clean end: everything is handed to the code, or the session waits for everything that it waits for."""
+        self._core.go_on()
+        if waits := waits_of(self._made):
+            raise self._core.leave(Suspended(waits))
+        new = [made for made in self._made if not made.handed]
+        with self._session._lock:  # noqa: SLF001
+            for made in new:
+                made.hand_out(self._core)
+        if (first := first_error(new)) is not None:
+            raise first
