@@ -49,5 +49,5 @@ LEASE_S: Final = 10.0
 SUBMITTED_COUNT_MAX: Final = 256
 """Appends of one store that may wait for their commit without a thread of their own; who submits the next one waits."""
 
-PARALLEL_CALLS: Final = 64
+PARALLEL_COUNT: Final = 64
 """Calls of one parallel block that run at the same time, unless the block says another number."""

@@ -67,7 +67,7 @@ class Session(Face):
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
-    def parallel(self, *, at_once: int = limits.PARALLEL_CALLS) -> Parallel:
+    def parallel(self, *, at_once: int = limits.PARALLEL_COUNT) -> Parallel:
         """A block whose calls run at the same time: `with s.parallel() as p: a = p.call(fn, …)`, then `a.result()`.
 
         At its end all have ended, and the first error, in the order of the calls, is raised. At most `at_once` run at
