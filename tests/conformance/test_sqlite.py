@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -125,6 +126,20 @@ def test_every_commit_is_synced_and_no_writer_checkpoints(path: Path) -> None:
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreFailedError, match="cannot be opened or made"):
         open_store(tmp_path / "nowhere" / "agents.db")
+
+
+def test_a_folder_that_cannot_be_synced_is_told_and_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(StoreFailedError, match=r"agents\.db: its folder cannot be synced"):
+        open_store(path)
+    with pytest.raises(StoreFailedError):  # its name is still not durable, so it is not taken for made
+        open_store(path)
+    monkeypatch.undo()
+    with open_store(path) as store:
+        store.create("s", owner="me")
 
 
 def test_what_is_deleted_leaves_no_byte(path: Path) -> None:

@@ -37,7 +37,8 @@ class Appending:
         sync_folder(folder)
 
     def save(self, number: int) -> None:
-        os.write(self._file, line(number))
+        if os.write(self._file, line(number)) != len(line(number)):
+            raise OSError("not all was written")
         if self._syncs:
             os.fsync(self._file)
 
@@ -51,6 +52,17 @@ class Appending:
                 break
             found = expected
         return found
+
+
+class Insisting(Appending):
+    """Syncs again when a sync has failed, and believes the second one."""
+
+    def save(self, number: int) -> None:
+        os.write(self._file, line(number))
+        try:
+            os.fsync(self._file)
+        except OSError:
+            os.fsync(self._file)
 
 
 class Renaming:

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -119,21 +118,23 @@ def check_session(store: perdure.Store, session: str, newest: dict[tuple[str, st
     assert after["payload"] == writer.payload(len(rounds))
 
 
-def store_lost(kind: str, folder: Path, **how: Any) -> list[str]:
-    """What this store loses, right or spoiled."""
-    one = lived(folder, rounds=ROUNDS, store=kind, spoiled=how.pop("spoiled", ""))
+@pytest.fixture(scope="module", params=STORES)
+def right(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Lived]:
+    """A kind of store, and what the writer did with it."""
+    return request.param, lived(tmp_path_factory.mktemp("lived"), rounds=ROUNDS, store=request.param)
+
+
+def store_lost(kind: str, one: Lived, folder: Path, **how: bool) -> list[str]:
     return losses(one, folder, lambda root, at: check_store(one, STORES[kind][0], root, at), **how)
 
 
 @pytest.mark.parametrize("drops", [False, True], ids=["plain", "drop"])
-@pytest.mark.parametrize("kind", STORES)
-def test_nothing_acknowledged_is_lost_in_a_power_cut(kind: str, *, drops: bool, tmp_path: Path) -> None:
-    assert store_lost(kind, tmp_path, drops=drops) == []
+def test_nothing_acknowledged_is_lost_in_a_power_cut(right: tuple[str, Lived], *, drops: bool, tmp_path: Path) -> None:
+    assert store_lost(*right, tmp_path, drops=drops) == []
 
 
-@pytest.mark.parametrize("kind", STORES)
-def test_the_writer_does_all_that_a_store_does(kind: str, tmp_path: Path) -> None:
-    one = lived(tmp_path, rounds=ROUNDS, store=kind)
+def test_the_writer_does_all_that_a_store_does(right: tuple[str, Lived], tmp_path: Path) -> None:
+    kind, one = right
     one.recording.image(tmp_path / "cut", at=one.acknowledged[-1][0])
     with mounted(tmp_path / "cut", tmp_path / "seen") as root, perdure.open(STORES[kind][0].format(root)) as store:
         assert all(len(store.backend.keyframes(session)) > 1 for session in writer.SESSIONS)
@@ -143,7 +144,8 @@ def test_the_writer_does_all_that_a_store_does(kind: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("kind", "how"), [("sqlite", "SQLite NORMAL")])
 def test_a_store_that_does_not_sync_is_caught(kind: str, how: str, tmp_path: Path) -> None:
-    assert len(store_lost(kind, tmp_path, spoiled=how, only_told=True)) > CUTS / 2
+    one = lived(tmp_path, rounds=ROUNDS, store=kind, spoiled=how)
+    assert len(store_lost(kind, one, tmp_path, only_told=True)) > CUTS / 2
 
 
 # ------------------------------------------------------------------------------------------------- the bench itself

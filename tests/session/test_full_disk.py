@@ -8,6 +8,9 @@ import pytest
 
 import perdure
 from perdure.errors import StoreFailedError
+from perdure.runtime.store import AgentStore
+from perdure.stores import open_store
+from perdure.testing.broken import Passing
 
 
 @pytest.fixture
@@ -71,3 +74,27 @@ def test_a_run_that_meets_a_full_disk_goes_on_from_where_it_was(small_disk):
         assert len(done) - len(set(done)) <= 1
         assert sorted(set(done)) == list(range(40))
         assert store.verify("a").ok
+
+
+def test_an_opening_that_fails_and_cannot_give_back_holds_nothing_up(tmp_path):
+    class Full(Passing):
+        is_full = False
+
+        def append(self, *args, **kwargs):
+            if self.is_full:
+                raise StoreFailedError("full")
+            super().append(*args, **kwargs)
+
+        def release(self, lease):
+            if self.is_full:
+                raise StoreFailedError("full")
+            super().release(lease)
+
+    with AgentStore(Full(open_store(tmp_path / "agents.db"))) as store:
+        store.backend.is_full = True
+        with pytest.raises(StoreFailedError), store.session("a"):
+            pass
+        store.backend.is_full = False
+        with store.session("a") as s:
+            s.state["n"] = 1
+        assert store.state_at("a") == {"n": 1}

@@ -188,7 +188,7 @@ class AgentStore:
     def _open(self, opening: Opening, declared: Agent, undos: dict[str, Callable[..., Any]]) -> Session:
         self._keeper.give_back()
         with restore.offered(self.backend, opening.session):
-            opened: Opened = hold(self.backend, opening, owner=self._owner)
+            opened: Opened = hold(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)
         return Session(
             opened, declared, code=opening.code, accept_change=opening.accept_change, undos=undos, keeper=self._keeper
         )

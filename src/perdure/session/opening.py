@@ -31,6 +31,8 @@ from perdure.session.survey import beyond
 from perdure.session.writer import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from perdure.log.entry import Entry
     from perdure.stores.contract import Head, Lease, Store
 
@@ -146,13 +148,16 @@ def _taken_up(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader
     return Writer(store, session, epoch=epoch, head=head.seq, chain=head.chain, summary=summary), reader, tail
 
 
-def hold(store: Store, opening: Opening, *, owner: str) -> Opened:
-    """Takes the session, making it if it is new, and records the new owner. Durable on return."""
+def hold(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease], None]) -> Opened:
+    """Takes the session, making it if it is new, and records the new owner. Durable on return.
+
+    If that fails, `let_go` gives it back.
+    """
     lease = _lease(store, opening, owner)
     try:
         return _owned(store, opening, lease)
     except BaseException:
-        store.release(lease)
+        let_go(lease)
         raise
 
 

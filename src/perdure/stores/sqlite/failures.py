@@ -14,12 +14,13 @@ _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 _WORDS_BY_NAME: Final = {
     "SQLITE_READONLY_DIRECTORY": "its folder may not be written here: it can be read only while a writer has it open",
+    "SQLITE_IOERR_SHMSIZE": "the memory that its processes share has no room in its folder; is the disk full?",
 }
 
 _WORDS: Final = {
     sqlite3.SQLITE_FULL: "the disk is full; make space and go on",
     sqlite3.SQLITE_READONLY: "it is read-only here: reading works, writing does not",
-    sqlite3.SQLITE_CANTOPEN: "a file of it cannot be opened or made; do its folder and the rights to it exist?",
+    sqlite3.SQLITE_CANTOPEN: "a file of it cannot be opened or made; is its folder there, writable, and not full?",
     sqlite3.SQLITE_PERM: "the rights to it are missing",
     sqlite3.SQLITE_IOERR: "the disk reports an error",
     sqlite3.SQLITE_NOMEM: "out of memory",

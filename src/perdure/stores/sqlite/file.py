@@ -88,12 +88,13 @@ def connect_reader(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> s
 def make(path: Path, *, busy_s: float) -> None:
     """Makes the tables exactly once, whoever else does so at the same moment, and switches to the write-ahead log.
 
-    Killed anywhere it leaves an empty file or a whole store, and is done again.
+    Killed or failing anywhere it leaves a file without tables or a whole store, and is done again. The name is durable
+    before the tables are.
     """
     with closing(_connection(path, "mode=rwc", busy_s=busy_s, settings=_MAKING)) as db:
+        _sync_folder(path)
         _patiently(lambda: _make_tables(db, path), busy_s=busy_s)
         _patiently(lambda: db.execute("PRAGMA journal_mode=WAL").fetchall(), busy_s=busy_s)
-    _sync_folder(path)
 
 
 def _check_layout(db: sqlite3.Connection, path: Path) -> None:
@@ -186,8 +187,11 @@ def _identity(db: sqlite3.Connection) -> tuple[int, int]:
 
 def _sync_folder(path: Path) -> None:
     """Makes the file's name durable: without it a power cut may leave a folder in which the file is not."""
-    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise StoreFailedError(f"{path}: its folder cannot be synced: {error.strerror}") from error
