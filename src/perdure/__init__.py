@@ -7,12 +7,15 @@ from perdure.runtime.store import open_agent_store as open
 from perdure.session.call import Done, IdempotencyKey, NotDone, Unknown
 from perdure.session.declare import action, agent, steps
 from perdure.session.session import Session
+from perdure.state.delta import patch
+from perdure.state.foreign import Baseline
 from perdure.values import Opaque, allow, storable
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AgentStore",
+    "Baseline",
     "DivergedError",
     "Done",
     "IdempotencyKey",
@@ -28,6 +31,7 @@ __all__ = [
     "agent",
     "allow",
     "open",
+    "patch",
     "steps",
     "storable",
 ]
