@@ -54,7 +54,8 @@ class Keyframer:
         self._writer.riders.clear()
         self._manifest = snapshot.manifest
         self._deltas = [(seq, data) for data in snapshot.encoded]
-        self._known = dict(self._reader.store.keyframes(self._reader.session))
+        has_any = self._writer.summary.keyframe != (0, 0)
+        self._known = dict(self._reader.store.keyframes(self._reader.session)) if has_any else {}
         self._writer.dictionary = functools.cache(functools.partial(self._dictionary_of, self._manifest))
         self._begin_if_due()
 

@@ -13,7 +13,6 @@ import socket
 import threading
 import time
 import uuid
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -163,11 +162,10 @@ class Keeper:
     def _renew(self) -> None:
         while not self._wake.wait(self._every_s):
             with self._lock:
-                leases = list(self._leases.items())
-            for key, lease in leases:
-                # One that cannot be renewed is lost or will be tried again; its next append says which.
-                with contextlib.suppress(PerdureError):
-                    renewed = self._store.renew(lease)
-                    with self._lock:
-                        if key in self._leases:
-                            self._leases[key] = replace(renewed)
+                leases = list(self._leases.values())
+            # What cannot be renewed is lost or will be tried again; its next append says which.
+            with contextlib.suppress(PerdureError):
+                renewed = self._store.renew_all(leases)
+                with self._lock:
+                    kept = {(lease.session, lease.epoch): lease for lease in renewed}
+                    self._leases |= {key: lease for key, lease in kept.items() if key in self._leases}

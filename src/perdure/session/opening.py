@@ -153,29 +153,37 @@ def hold(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease]
 
     If that fails, `let_go` gives it back.
     """
-    lease = _lease(store, opening, owner)
+    lease, is_new = _lease(store, opening, owner)
     try:
-        return _owned(store, opening, lease)
+        return _owned(store, opening, lease, is_new=is_new)
     except BaseException:
         let_go(lease)
         raise
 
 
-def _lease(store: Store, opening: Opening, owner: str) -> Lease:
+def _lease(store: Store, opening: Opening, owner: str) -> tuple[Lease, bool]:
+    """The session's lease, and whether the session was made for it."""
     try:
         store.head(opening.session)
     except SessionUnknownError:
         if not opening.create:
             raise
         try:
-            return store.create(opening.session, owner=owner)
+            return store.create(opening.session, owner=owner), True
         except SessionExistsError:
             pass  # somebody made it in this moment: it is there to be taken
-    return acquire(store, opening.session, owner=owner, wait_s=opening.wait_s, lease_s=opening.lease_s)
+    lease = acquire(store, opening.session, owner=owner, wait_s=opening.wait_s, lease_s=opening.lease_s)
+    return lease, False
 
 
-def _owned(store: Store, opening: Opening, lease: Lease) -> Opened:
-    writer, reader, tail = take_up(store, opening.session, epoch=lease.epoch)
+def _begin(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
+    """What `take_up` gives of a session that was made just now: nothing has to be read for that."""
+    writer = Writer(store, session, epoch=epoch, head=0, chain=GENESIS, summary=Summary())
+    return writer, Reader(store, session), []
+
+
+def _owned(store: Store, opening: Opening, lease: Lease, *, is_new: bool) -> Opened:
+    writer, reader, tail = (_begin if is_new else take_up)(store, opening.session, epoch=lease.epoch)
     recorded = opening_of(reader) if tail else None
     if recorded is not None:
         _check_input(opening, recorded)

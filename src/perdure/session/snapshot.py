@@ -257,6 +257,8 @@ def snapshot(reader: Reader, seq: int) -> Snapshot:
     Verified: the records since the keyframe, the keyframe's own, and every chunk when it is loaded. A keyframe that is
     damaged is passed over for an earlier one. Raises `DamageError` when there is no way to the state without damage.
     """
+    if seq <= 1:
+        return Snapshot(keyframe.EMPTY, [], reader.chunk, older=None)
     bases = [pair for pair in reader.store.keyframes(reader.session) if 0 < pair[0] <= seq]
     return _made(reader, seq, [*reversed(bases), (0, 0)], upto=seq, newer=[])
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
-from perdure.errors import PerdureError, StoreError
+from perdure.errors import FencedError, PerdureError, SessionError, StoreError
 from perdure.log import KINDS, Base, Record
 
 
@@ -147,6 +148,14 @@ class Store(ABC):
     @abstractmethod
     def renew(self, lease: Lease) -> Lease:
         """Moves the counter by one. Raises `FencedError` when epoch or owner are not the newest any more."""
+
+    def renew_all(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Renews those of them that are still the newest, which are returned; the others are left out."""
+        renewed = []
+        for lease in leases:
+            with suppress(FencedError, SessionError):
+                renewed.append(self.renew(lease))
+        return renewed
 
     @abstractmethod
     def release(self, lease: Lease) -> None:

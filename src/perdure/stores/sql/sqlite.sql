@@ -38,6 +38,9 @@ SELECT id FROM sessions WHERE base = ? ORDER BY number;
 -- name: set_lease
 UPDATE sessions SET epoch = ?, owner = ?, counter = ? WHERE number = ?;
 
+-- name: renew
+UPDATE sessions SET counter = ? WHERE number = ?;
+
 -- name: add_record
 INSERT INTO records (key, epoch, kind, time_us, chain, body) VALUES (?, ?, ?, ?, ?, ?);
 

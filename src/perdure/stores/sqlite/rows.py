@@ -258,6 +258,13 @@ def set_lease(db: sqlite3.Connection, row: Row, lease: Lease) -> Lease:
     return lease
 
 
+def renew(db: sqlite3.Connection, row: Row) -> Lease:
+    """Moves the counter of the row's lease by one."""
+    lease = row.lease
+    db.execute(SQL["renew"], (lease.counter + 1, row.number))
+    return Lease(lease.session, lease.epoch, lease.owner, lease.counter + 1)
+
+
 def delete(db: sqlite3.Connection, row: Row, session: str) -> None:
     """Removes the session, and its family's chunks with the last of the family; leaves a tombstone."""
     forks = [name for (name,) in db.execute(SQL["forks"], (row.number,))]

@@ -95,6 +95,20 @@ class ConditionChecks(Place):
             same(store.claim("s", owner="other", seen=renewed), store.lease("s"))
             same((store.lease("s").epoch, store.lease("s").owner), (2, "other"))
 
+    def test_of_many_leases_those_that_hold_are_renewed(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            leases = [store.create(f"s{number}", owner="me") for number in range(120)]
+            store.release(leases[1])
+            newer = store.claim("s2", owner="other", seen=leases[2])
+            store.delete("s3")
+            never = Lease("never", 1, "me", 0)
+            held = [leases[0], *leases[4:]]
+            renewed = [replace(lease, counter=1) for lease in held]
+            same(store.renew_all([never, *leases]), renewed)
+            same([store.lease(lease.session) for lease in held], renewed)
+            same((store.lease("s1").owner, store.lease("s2")), ("", newer))
+            same(store.renew_all(renewed[:1]), [replace(leases[0], counter=2)])
+
     def test_a_late_release_takes_nothing_away(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
             old = store.create("s", owner="me")
