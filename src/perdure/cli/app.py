@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import perdure
-from perdure.cli import checking, deciding, failing, looking, moving, options, running
+from perdure.cli import branching, checking, deciding, failing, looking, moving, options, running
 from perdure.errors import PerdureError
 
 HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
@@ -38,8 +38,10 @@ app.command(rich_help_panel=LOOK)(looking.ls)
 app.command(rich_help_panel=LOOK)(looking.show)
 app.command(rich_help_panel=LOOK)(looking.log)
 app.command(rich_help_panel=LOOK)(looking.state)
+app.command(rich_help_panel=LOOK, context_settings=options.DASHED)(branching.diff)
 app.command(rich_help_panel=DECIDE)(deciding.checkpoint)
 app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(deciding.rollback)
+app.command(rich_help_panel=DECIDE)(branching.fork)
 app.command(rich_help_panel=DECIDE)(deciding.settle)
 app.command(rich_help_panel=DECIDE)(deciding.answer)
 app.command(rich_help_panel=MOVE)(moving.export)

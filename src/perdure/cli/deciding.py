@@ -10,7 +10,7 @@ import typer
 from perdure.cli import options, output
 from perdure.cli.place import place
 from perdure.cli.running import parsed
-from perdure.cli.text import choice
+from perdure.cli.text import as_point, choice
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
@@ -32,7 +32,7 @@ def checkpoint(
 ) -> None:
     """Give a restore point a name to roll back to."""
     with place(store).open() as opened:
-        seq = opened.checkpoint(session, name, at=_point(at), by=_by(by))
+        seq = opened.checkpoint(session, name, at=as_point(at), by=chosen_by(by))
     if as_json:
         output.document({"session": session, "name": name, "seq": seq})
     else:
@@ -58,7 +58,7 @@ def rollback(
     """Go back to a restore point; the session goes on from there when it is next run."""
     where = place(store)
     with where.open() as opened:
-        done = opened.rollback(session, _point(point), reason=reason, by=_by(by))
+        done = opened.rollback(session, as_point(point), reason=reason, by=chosen_by(by))
     if as_json:
         told = {"to": done.to, "undo": list(done.undo), "standing": list(done.standing)}
         output.document({"session": session, **told, "resume": where.command("resume", session)})
@@ -96,7 +96,7 @@ def settle(
     value = result_text if result is None else parsed(result, option="--result")
     where = place(store)
     with where.open() as opened:
-        opened.settle(session, seq, how, result=value, by=_by(by), why=why)
+        opened.settle(session, seq, how, result=value, by=chosen_by(by), why=why)
     _decided({"session": session, "seq": seq, "how": how}, where.command("resume", session), as_json=as_json)
 
 
@@ -122,7 +122,7 @@ def answer(
     where, asked = place(store), int(question) if question.isdigit() else question
     with where.open() as opened:
         given = _choice(opened, session, asked, text) if text is not None else parsed(value or "", option="--value")
-        opened.answer(session, asked, given, by=_by(by))
+        opened.answer(session, asked, given, by=chosen_by(by))
     _decided({"session": session, "question": asked}, where.command("resume", session), as_json=as_json)
 
 
@@ -140,11 +140,8 @@ def _decided(told: dict[str, Any], go_on: str, *, as_json: bool) -> None:
         output.say(f"recorded. To go on: {go_on}")
 
 
-def _point(text: str) -> int | str:
-    return int(text) if text.removeprefix("-").isdigit() else text
-
-
-def _by(name: str | None) -> str:
+def chosen_by(name: str | None) -> str:
+    """Who decides: as given, else the user."""
     return getpass.getuser() if name is None else name
 
 

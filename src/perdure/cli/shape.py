@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.cli import failing
 from perdure.cli.text import decisions, json_of, moment
+from perdure.recovery.difference import ABSENT
 
 if TYPE_CHECKING:
     from perdure.cli.place import Place
+    from perdure.recovery.difference import Change, Diff
     from perdure.recovery.verify import Report
     from perdure.runtime.detail import ActionDetail, Detail, PointDetail
     from perdure.runtime.outcome import Outcome, Question
@@ -65,6 +67,24 @@ def question(found: Question, session: str, place: Place) -> dict[str, Any]:
         "choices": None if found.choices is None else json_of(list(found.choices)),
         "commands": [place.command(verb, session, *words) for words, _ in decisions(found)],
     }
+
+
+def diff(found: Diff) -> dict[str, Any]:
+    """What differs between two points."""
+    return {
+        "session": found.before.session,
+        "at": found.before.seq,
+        "other": found.after.session,
+        "to": found.after.seq,
+        "changes": [change(c) for c in found.changes],
+    }
+
+
+def change(found: Change) -> dict[str, Any]:
+    """One change; what there is nothing of is left out."""
+    told: dict[str, Any] = {"op": found.op, "path": json_of([*found.path]), "at": found.at}
+    told |= {name: json_of(v) for name, v in (("value", found.value), ("was", found.was)) if v is not ABSENT}
+    return told | ({"start": found.start, "deleted": found.deleted} if found.op == "splice" else {})
 
 
 def report(found: Report) -> dict[str, Any]:

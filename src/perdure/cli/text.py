@@ -47,6 +47,11 @@ def moment(time_us: int) -> str:
     return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def as_point(text: str) -> int | str:
+    """A point as people type it: digits are a number, everything else a name."""
+    return int(text) if text.removeprefix("-").isdigit() else text
+
+
 def json_of(value: Any) -> Any:
     """A value as plain JSON; what JSON cannot hold is tagged as in the json codec (`{"$bytes": …}`)."""
     return json.loads(values.encode(value, codec="json"))

@@ -16,6 +16,7 @@ from perdure.log.marks import answer_mark, key_mark, question_mark
 from perdure.ops import portable, transfer
 from perdure.ops.transfer import Moved
 from perdure.recovery import restore
+from perdure.recovery.difference import difference
 from perdure.recovery.verify import verify
 from perdure.runtime import entry as entries
 from perdure.runtime import operator, runner
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from perdure.log.entry import Entry
+    from perdure.recovery.difference import Diff
     from perdure.recovery.verify import Report
     from perdure.stores.contract import Point
     from perdure.stores.contract import Store as Backend
@@ -250,6 +252,25 @@ class AgentStore:
             reader = Reader(self.backend, session)
             seq = told(reader, summary).parent if at is None else self._point(session, at)
             return snapshot(reader, seq).all(parts)
+
+    def diff(
+        self,
+        session: str,
+        at: int | str | None = None,
+        *,
+        to: int | str | None = None,
+        other: str | None = None,
+        was: bool = False,
+    ) -> Diff:
+        """What leads from the state at `at` to the state at `to`, in this session or in `other`, by path.
+
+        Points are numbers of snapshots on any branch, names, -1, 0 or None: the newest; as `at` in one session the one
+        before `to`. Of such neighbours only the delta is read, and `was` of a change is known only if it is asked for.
+        True if anything differs. Raises `NoPointError`, `DamageError`.
+        """
+        other = check_session_id(session if other is None else other)
+        with restore.offered(self.backend, check_session_id(session)):
+            return difference(self.backend, session, at, other=other, to=to, was=was)
 
     def verify(self, session: str) -> Report:
         """Checks every byte of a session; changes nothing. Raises `SessionUnknownError`, `SessionErasedError`."""
