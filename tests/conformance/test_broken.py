@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from perdure.stores import Store, open_store
-from perdure.testing import broken, broken_forks
-from perdure.testing.conformance import StoreConformance
+from perdure.testing import broken, broken_forks, broken_together
+from perdure.testing.conformance import DurableStoreConformance, StoreConformance
 
 BIG = {"test_a_body_of_64_megabytes", "test_ten_thousand_records"}
 CHECKS = sorted(name for name in dir(StoreConformance) if name.startswith("test_") and name not in BIG)
 
 
-ALL = (*broken.BROKEN, *broken_forks.BROKEN)
+ALL = (*broken.BROKEN, *broken_forks.BROKEN, *broken_together.BROKEN)
 
 
 def failing(kind: type[broken.Passing], folder: Path) -> set[str]:
@@ -43,6 +43,18 @@ def test_a_broken_store_is_caught(kind: type[broken.Passing], tmp_path: Path) ->
 
 
 def test_every_broken_store_is_tried() -> None:
-    there = [*vars(broken).values(), *vars(broken_forks).values()]
+    there = [value for module in (broken, broken_forks, broken_together) for value in vars(module).values()]
     kinds = {kind for kind in there if isinstance(kind, type) and issubclass(kind, broken.Passing)}
     assert {kind for kind in kinds if kind.caught_by} == set(ALL)
+
+
+class Ahead(DurableStoreConformance):
+    """Acknowledges before the commit."""
+
+    def open(self, place: Path) -> Store:
+        return broken_together.AcknowledgesAhead(open_store(place / "agents.db"))
+
+
+def test_a_store_that_acknowledges_before_its_commit_is_caught(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="records were expected"):
+        Ahead().test_killed_while_many_sessions_append_each_keeps_what_it_acknowledged(tmp_path)

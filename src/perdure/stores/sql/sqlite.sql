@@ -1,7 +1,8 @@
 -- Statements of the SQLite store, each under its name.
 
 -- name: session
-SELECT number, family, epoch, owner, counter, seq, tick, sent, base, base_seq FROM sessions WHERE id = ?;
+SELECT number, family, epoch, owner, counter, seq, tick, sent, base, base_seq, (SELECT tick FROM store)
+FROM sessions WHERE id = ?;
 
 -- name: erased
 SELECT 1 FROM tombstones WHERE digest = ?;

@@ -121,10 +121,9 @@ class Group:
 
     def _commit(self) -> None:
         """One transaction with all that wait. They are told, or wait again, without the one that spoiled it."""
-        attempt = _Attempt()
+        attempt = _Attempt(begin=self._link.begin, take=self._take)
         try:
-            with self._link.connection() as db:
-                attempt.run(db, begin=self._link.begin, take=self._take)
+            self._link.use(attempt.run)
         except Exception as error:  # noqa: BLE001 - told to those whom it concerns
             attempt.error = error
         finally:
@@ -220,24 +219,19 @@ class _Write:
 class _Attempt:
     """One transaction: what was taken into it, how far it came."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, begin: Callable[[sqlite3.Connection], None], take: Callable[[list[_Write]], None]) -> None:
+        self._begin, self._take = begin, take
         self.taken: list[_Write] = []
         self.trying: _Write | None = None
         self.error: Exception | None = None
         self.is_written = False
 
-    def run(
-        self,
-        db: sqlite3.Connection,
-        *,
-        begin: Callable[[sqlite3.Connection], None],
-        take: Callable[[list[_Write]], None],
-    ) -> None:
+    def run(self, db: sqlite3.Connection) -> None:
         """Begins, takes those who wait by then, and commits."""
         is_whole = False
         try:
-            begin(db)
-            take(self.taken)
+            self._begin(db)
+            self._take(self.taken)
             for write in self.taken:
                 self.trying = write
                 write.attempt(db)

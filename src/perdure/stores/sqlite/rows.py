@@ -33,6 +33,7 @@ class Row:
     lease: Lease
     seq: int
     tick: int
+    newest_tick: int
     sent: int
     base: int | None = None
     seam: int = 0
@@ -59,13 +60,14 @@ def find(db: sqlite3.Connection, session: str) -> Row | None:
     found = db.execute(SQL["session"], (check_session_id(session),)).fetchone()
     if found is None:
         return None
-    number, family, epoch, owner, counter, seq, tick, sent, base, seam = found
+    number, family, epoch, owner, counter, seq, tick, sent, base, seam, newest_tick = found
     is_fork = base is not None or seam is not None
     if not (_are_numbers(number, family, epoch, counter, seq, tick, sent) and seq <= _SEQ_MAX) or (
         is_fork and not (_are_numbers(base, seam) and seam <= seq)
     ):
         raise DamageError(f"{session}: its row is not what was written")
-    return Row(number, family, Lease(session, epoch, text(owner), counter), seq, tick, sent, base, seam or 0)
+    lease = Lease(session, epoch, text(owner), counter)
+    return Row(number, family, lease, seq, tick, newest_tick, sent, base, seam or 0)
 
 
 def segments(db: sqlite3.Connection, session: str, row: Row) -> list[Segment]:
@@ -92,7 +94,7 @@ def fork(db: sqlite3.Connection, session: str, row: Row, batch: Batch, *, base: 
     """A session that goes on from a record of the one of this row, which wrote it itself."""
     last = batch.records[-1]
     made = {"id": session, "family": row.family, "seq": last.seq, "chain": last.chain, "summary": batch.summary}
-    more = {"epoch": epoch, "tick": tick_after(db, -1), "base": row.number, "base_seq": base.seq}
+    more = {"epoch": epoch, "tick": new_tick(db), "base": row.number, "base_seq": base.seq}
     number = db.execute(SQL["create_fork"], made | more).lastrowid
     insert(db, number or 0, batch)
 
@@ -164,13 +166,19 @@ def marked(db: sqlite3.Connection, of: list[Segment], mark: bytes) -> list[int]:
     return found if len(of) == 1 else sorted({*found})
 
 
-def tick_after(db: sqlite3.Connection, tick: int) -> int:
-    """The tick of a session that is written now: its own if it was the last one, so that alone it costs nothing."""
+def new_tick(db: sqlite3.Connection) -> int:
+    """The tick of a session that is made now."""
     newest: int = db.execute(SQL["tick"]).fetchone()[0]
-    if tick == newest:
-        return tick
     db.execute(SQL["set_tick"], (newest + 1,))
     return newest + 1
+
+
+def tick_after(db: sqlite3.Connection, row: Row) -> int:
+    """The tick of a session that is written now: its own if it was the last one, so that alone it costs nothing."""
+    if row.tick == row.newest_tick:
+        return row.tick
+    db.execute(SQL["set_tick"], (row.newest_tick + 1,))
+    return row.newest_tick + 1
 
 
 def insert(db: sqlite3.Connection, number: int, batch: Batch) -> None:
@@ -342,4 +350,4 @@ def text(stored: bytes | None) -> Any:
 
 def _are_numbers(*found: Any) -> bool:
     """Whether these are what a column of ours can hold: damage may turn a number into a text or a sign over."""
-    return all(type(number) is int and number >= 0 for number in found)
+    return set(map(type, found)) == {int} and min(found) >= 0

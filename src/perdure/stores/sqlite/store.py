@@ -88,7 +88,7 @@ class SqliteStore(Store):
         def create(db: sqlite3.Connection) -> Lease:
             _check_new(db, session)
             db.execute(rows.SQL["found_family"], (family,))
-            tick = rows.tick_after(db, -1)
+            tick = rows.new_tick(db)
             row = {"id": session, "family": family, "owner": stored, "tick": tick}
             db.execute(rows.SQL["create"], row | {"epoch": epoch})
             return Lease(session, epoch, owner, 0)
@@ -187,7 +187,7 @@ class SqliteStore(Store):
             if batch.taken:
                 rows.take(db, session, row.number, batch.taken)
             rows.insert(db, row.number, batch)
-            rows.set_head(db, row.number, batch, end=end, tick=rows.tick_after(db, row.tick))
+            rows.set_head(db, row.number, batch, end=end, tick=rows.tick_after(db, row))
             faults.reach("append.inside")
             return row.sent
 

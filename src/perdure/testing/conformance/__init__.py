@@ -15,11 +15,14 @@ from perdure.testing.conformance.inbox import InboxChecks
 from perdure.testing.conformance.records import RecordChecks
 from perdure.testing.conformance.sessions import SessionChecks
 from perdure.testing.conformance.threads import ThreadChecks
+from perdure.testing.conformance.together import TogetherChecks
 
 __all__ = ["DurableStoreConformance", "StoreConformance"]
 
 
-class StoreConformance(SessionChecks, RecordChecks, ConditionChecks, ForkChecks, InboxChecks, ThreadChecks):
+class StoreConformance(
+    SessionChecks, RecordChecks, ConditionChecks, ForkChecks, InboxChecks, ThreadChecks, TogetherChecks
+):
     """The checks that hold for any store."""
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -17,7 +19,7 @@ from perdure import faults
 from perdure.errors import ConflictError, HeldError
 from perdure.log import GENESIS, Base, Record, verified
 from perdure.stores import Batch, Lease, Point, Store
-from perdure.testing.conformance.tools import Place, records_after, same
+from perdure.testing.conformance.tools import Log, Place, records_after, same, together
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 _JOIN_S: Final = 60
@@ -57,6 +59,20 @@ class DurabilityChecks(Place):
             last = max(received(messages), default=40)
         with self.open(tmp_path) as store:
             read_back(store, at_least=last, at_most=last + 1)
+
+    def test_killed_while_many_sessions_append_each_keeps_what_it_acknowledged(self, tmp_path: Path) -> None:
+        for kill_at in (4, 9, 23, 0):
+            place = tmp_path / str(kill_at)
+            place.mkdir()
+            with started(self, write_together_until_killed, place, kill_at) as (process, messages):
+                told = Counter(messages.recv() for _ in range(0 if kill_at else 60))
+                if not kill_at:
+                    process.kill()
+                told.update(received(messages))
+            same(process.exitcode, -signal.SIGKILL)
+            with self.open(place) as store:
+                for session in [head.session for head in store.heads()]:
+                    read_back(store, session, at_least=told[session], at_most=told[session] + 1)
 
     def test_many_processes_make_one_place(self, tmp_path: Path) -> None:
         barrier = _SPAWN.Barrier(_PROCESSES)
@@ -118,6 +134,37 @@ def fork_until_killed(place: Place, path: Path, messages: Connection) -> None:
             store.fork(session, Batch(first, points=(Point(3, 2, 1, None, 0),)), base=Base("s", 2), epoch=1)
             messages.send(session)
             faults.hook = lambda point: os.kill(os.getpid(), signal.SIGKILL) if point == "fork.inside" else None
+
+
+def write_together_until_killed(place: Place, path: Path, messages: Connection, kill_at: int) -> None:
+    """Appends to several sessions, from threads and with futures, and tells each acknowledgement by its session.
+
+    Ends inside append `kill_at`, or when it is killed.
+    """
+    reached, lock = 0, threading.Lock()
+
+    def die(point: str) -> None:
+        nonlocal reached
+        with lock:
+            reached += point == "append.inside"
+            if reached == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def write(number: int) -> None:
+        log = Log(store, f"s{number}")
+        for n in range(1_000):
+            batch = Batch(log.next(b"%d" % n), points=(Point(n + 1, n, 1, None, 0),))
+            if number % 2:
+                store.append(log.session, batch, epoch=1, head=n)
+            else:
+                store.submit(log.session, batch, epoch=1, head=n).result()
+            log.records += batch.records
+            with lock:
+                messages.send(log.session)
+
+    with place.open(path) as store:
+        faults.hook = die if kill_at else None
+        together(6, write)
 
 
 def make_many_places(place: Place, path: Path, messages: Connection, number: int, barrier: Any) -> None:
@@ -203,10 +250,11 @@ def gathered(place: Place, work: Callable[..., None], path: Path, barrier: Any) 
     return messages
 
 
-def read_back(store: Store, *, at_least: int, at_most: int) -> None:
+def read_back(store: Store, session: str = "s", *, at_least: int, at_most: int) -> None:
     """Fails unless the log holds this many whole batches, all of them valid."""
-    records = list(verified(store.read("s"), session="s", after=0, previous=GENESIS))
-    same([point.seq for point in store.points("s")], [record.seq for record in records])
-    same((store.head("s").seq, store.head("s").chain), (len(records), records[-1].chain if records else GENESIS))
+    records = list(verified(store.read(session), session=session, after=0, previous=GENESIS))
+    same([point.seq for point in store.points(session)], [record.seq for record in records])
+    head = store.head(session)
+    same((head.seq, head.chain), (len(records), records[-1].chain if records else GENESIS))
     if not at_least <= len(records) <= at_most:
-        raise AssertionError(f"{at_least} to {at_most} records were expected, {len(records)} are there")
+        raise AssertionError(f"{session}: {at_least} to {at_most} records were expected, {len(records)} are there")
