@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure import limits, values
@@ -13,15 +11,13 @@ from perdure.errors import DamageError, EntryError, NoPointError, SessionUnknown
 from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.marks import answer_mark, key_mark, question_mark
-from perdure.ops import portable, transfer
-from perdure.ops.transfer import Moved
 from perdure.recovery import restore
 from perdure.recovery.difference import difference
 from perdure.recovery.verify import verify
 from perdure.runtime import entry as entries
 from perdure.runtime import operator, runner
 from perdure.runtime.detail import Detail, detail
-from perdure.runtime.keeping import Keeping
+from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Outcome, Question
 from perdure.session import call as calls
 from perdure.session.declare import Agent, agent_of, undos_of
@@ -35,7 +31,7 @@ from perdure.stores import open_store
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from perdure.log.entry import Entry
     from perdure.recovery.difference import Diff
@@ -66,7 +62,7 @@ class SessionInfo:
     waits: tuple[int, ...]
 
 
-class AgentStore(Keeping):
+class AgentStore(Moving):
     """Opened with `perdure.open(url)`. Safe to use from several threads; each session is for one at a time."""
 
     def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
@@ -282,12 +278,7 @@ class AgentStore(Keeping):
             return points.find(list(self.log(session)), at).seq
         if at == 0 or any(point.seq == at for point in self.snapshots(session)):
             return at
-        gone = (
-            "lost restore point {} to retention"
-            if Reader(self.backend, session).is_dropped(at)
-            else "has no restore point {}"
-        )
-        raise NoPointError(f"{session} {gone.format(at)}; perdure show {session} lists them")
+        raise NoPointError(f"{session} has no restore point {at}; perdure show {session} lists them")
 
     def log(self, session: str, *, after: int = 0) -> Iterator[Entry]:
         """The records of a session, opened and verified, oldest first."""
@@ -392,34 +383,6 @@ class AgentStore(Keeping):
     def _write(self, session: str, draft: Draft) -> None:
         """Appends a record of a person to a session that nobody runs."""
         append_one(self.backend, session, draft, owner=self._owner, lease_s=self._lease_s)
-
-    # --- moving -------------------------------------------------------------------------------------------------------
-
-    def export_file(self, session: str, path: str | os.PathLike[str]) -> Moved:
-        """Writes all of a session, as it is at this moment, to one file; whole and durable on return, else not there.
-
-        A session may be exported while it runs. Raises `RefusedError` when a file of that name is there, `DamageError`,
-        `StoreFailedError`.
-        """
-        return portable.written(Path(path), *transfer.sent(self.backend, check_session_id(session)))
-
-    def import_file(self, path: str | os.PathLike[str]) -> Moved:
-        """Takes in the session of an exported file, under its own id; durable on return, free to be resumed.
-
-        Nothing is written unless all of the file is what was exported; what a crash cuts off half-way is `unfinished`
-        until the file is imported again. Raises `SessionExistsError`, `SessionErasedError`, `HeldError`, `DamageError`.
-        """
-        with portable.read(Path(path)) as (origin, items):
-            return self._receive(origin, items)
-
-    def copy(self, session: str, to: AgentStore) -> Moved:
-        """Brings a session, as it is at this moment, to another store, under its own id. As export and import do."""
-        return to._receive(*transfer.sent(self.backend, check_session_id(session)))
-
-    def _receive(self, origin: transfer.Origin, items: Iterable[transfer.Item]) -> Moved:
-        return transfer.received(
-            self.backend, origin, items, keeper=self._keeper, owner=self._owner, lease_s=self._lease_s
-        )
 
     # --- closing ------------------------------------------------------------------------------------------------------
 

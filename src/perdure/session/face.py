@@ -9,7 +9,7 @@ import inspect
 import os
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from perdure import clock, faults, values
 from perdure.errors import (
@@ -56,6 +56,9 @@ class Pending:
 class Face:
     """One open session, as far as it can be used without waiting."""
 
+    CORE: ClassVar[type[Core]] = Core
+    """What decides."""
+
     def __init__(
         self, opened: Opened, declared: Agent, *, code: str, accept_change: bool, undos: Any, keeper: Keeper
     ) -> None:
@@ -63,7 +66,7 @@ class Face:
         self.labels: dict[str, str] = opened.opening["labels"]
         self._opened, self._code, self._accept_change = opened, code, accept_change
         self._declared, self._keeper = declared, keeper
-        self._core = Core(
+        self._core = self.CORE(
             form=opened.opening["form"],
             nonce=opened.opening["nonce"],
             undos=undos,

@@ -271,7 +271,7 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
         )
     return Start(
         reentry=tail[0],
-        tail=[*_open_there(reader, tail[0]), *later],
+        tail=[*open_there(reader, tail[0]), *later],
         snapshot=begin or snapshot(reader, summary.reentry),
         head=opened.writer.head,
         epoch=opened.writer.epoch,
@@ -281,7 +281,7 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
     )
 
 
-def _open_there(reader: Reader, reentry: Entry) -> list[Entry]:
+def open_there(reader: Reader, reentry: Entry) -> list[Entry]:
     """What was recorded before the re-entry point and can still be claimed after it, and what was recorded about it."""
     open_there = set(reentry.body.get("open", ()))
     if not open_there:

@@ -1,0 +1,71 @@
+"""What a store does with whole sessions: brings them to a file or another store and back, runs them again to compare.
+
+A part of `AgentStore`. How it is done is elsewhere: `ops.portable`, `ops.transfer`, `runtime.replay`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from perdure.ops import portable, transfer
+from perdure.recovery import restore
+from perdure.runtime import replay as replays
+from perdure.stores.ids import check_session_id
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable
+
+    from perdure.ops.transfer import Moved
+    from perdure.runtime.replay import Replay
+    from perdure.session.lease import Keeper
+    from perdure.stores.contract import Store as Backend
+
+
+class Moving:
+    """Export, import, copy and replay."""
+
+    backend: Backend
+    _keeper: Keeper
+    _lease_s: float
+
+    if TYPE_CHECKING:
+
+        @property
+        def _owner(self) -> str: ...
+
+    def export_file(self, session: str, path: str | os.PathLike[str]) -> Moved:
+        """Writes all of a session, as it is at this moment, to one file; whole and durable on return, else not there.
+
+        A session may be exported while it runs. Raises `RefusedError` when a file of that name is there, `DamageError`,
+        `StoreFailedError`.
+        """
+        return portable.written(Path(path), *transfer.sent(self.backend, check_session_id(session)))
+
+    def import_file(self, path: str | os.PathLike[str]) -> Moved:
+        """Takes in the session of an exported file, under its own id; durable on return, free to be resumed.
+
+        Nothing is written unless all of the file is what was exported; what a crash cuts off half-way is `unfinished`
+        until the file is imported again. Raises `SessionExistsError`, `SessionErasedError`, `HeldError`, `DamageError`.
+        """
+        with portable.read(Path(path)) as (origin, items):
+            return self._receive(origin, items)
+
+    def copy(self, session: str, to: Self) -> Moved:
+        """Brings a session, as it is at this moment, to another store, under its own id. As export and import do."""
+        return to._receive(*transfer.sent(self.backend, check_session_id(session)))
+
+    def _receive(self, origin: transfer.Origin, items: Iterable[transfer.Item]) -> Moved:
+        return transfer.received(
+            self.backend, origin, items, keeper=self._keeper, owner=self._owner, lease_s=self._lease_s
+        )
+
+    def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:
+        """Runs the code again with every action answered from the log, and compares; runs and writes nothing.
+
+        `fn` is the code; without it the recorded entry point. True if it does what is recorded. `docs/replay.md` tells
+        what is compared. Raises `EntryError`, `SessionUnknownError`, `DamageError`.
+        """
+        with restore.offered(self.backend, check_session_id(session)):
+            return replays.replay(self.backend, session, fn)

@@ -1,0 +1,195 @@
+"""Replay: an agent's code is run again against a recorded session, and held against it, record by record.
+
+Nothing is run for real and nothing is written. It goes along the present branch: a script from its opening, steps from
+each step's beginning, with the state that is recorded there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from perdure.errors import EntryError, PerdureError, SessionUnknownError, Suspended
+from perdure.log.branch import branch, is_reentry
+from perdure.runtime import entry as entries
+from perdure.session import scope
+from perdure.session.declare import agent_of, undos_of
+from perdure.session.opening import open_there, summary_of, told
+from perdure.session.points import Start
+from perdure.session.replaying import Differs, Over, Replaying
+from perdure.session.snapshot import Reader, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.log.entry import Entry
+    from perdure.log.summary import Summary
+    from perdure.stores.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first thing that the code did otherwise than is recorded.
+
+    `kind` is state, result, call, save, error or end (it came to something where its end, or something else, is
+    recorded). `seq` is the record; `path` the place in the state or the result, or the argument of the call, "" for
+    none; `recorded` and `now` are the two, for people.
+    """
+
+    kind: str
+    seq: int
+    path: str
+    recorded: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """How a replay went. True if nothing differs.
+
+    `status` is that of the recorded session; `upto` the newest record that the code came to, `records` how many there
+    are. `calls` were answered, at `saves` points (saves, ends of steps, the return) the state was the same. `next` is
+    what the code came to where the recording ends, "" if it came to its end.
+    """
+
+    session: str
+    status: str
+    records: int
+    upto: int
+    calls: int
+    saves: int
+    next: str = ""
+    difference: Difference | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether the code did what is recorded, as far as it is recorded."""
+        return self.difference is None
+
+    def __bool__(self) -> bool:
+        return self.same
+
+
+@dataclass(frozen=True, slots=True)
+class _Entering:
+    """One entry of the code: from where, what is recorded of it, the save that ends it, the completion with that."""
+
+    start: Entry
+    tail: tuple[Entry, ...]
+    ends: Entry | None = None
+    result: Entry | None = None
+
+
+def replay(store: Store, session: str, fn: Callable[[Any], Any] | None) -> Replay:
+    """Runs `fn` (None: the recorded entry point) against the session as it is at this moment.
+
+    Raises `EntryError` for a handle, or a function of another form; `SessionUnknownError`, `DamageError`.
+    """
+    reader, head = Reader(store, session), store.head(session)
+    if not head.seq:
+        raise SessionUnknownError(f"nothing was ever written to {session} in {store.url}")
+    summary = told(reader, summary_of(head, session))
+    fn = _function(session, summary, fn)
+    recorded = reader.entries(upto=head.seq)
+    replaying = Replaying.over(store, session, agent_of(fn), head=head, summary=summary, undos=undos_of(fn))
+    found = Replay(session, summary.status, head.seq, 0, 0, 0)
+    with scope.running(replaying):
+        entered = _entered(branch(recorded))
+        newest = max((n for n, each in enumerate(entered) if any(map(_is_of_code, each.tail))), default=0)
+        for number, each in enumerate(entered):
+            start = _start(reader, each, head=head.seq, epoch=head.epoch, left=summary.left)
+            last = number >= newest
+            replaying.lay_out(start, entries=recorded, ends=each.ends, result=each.result, last=last)
+            found = _one(replaying, fn, each, before=found)
+            if found.difference is not None or found.next:
+                break
+    return found
+
+
+def _function(session: str, summary: Summary, fn: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    if summary.form == "handle":
+        raise EntryError(f"{session} is a handle: the code that opened it is not known, so it cannot be run again")
+    if fn is None and not summary.entry:
+        raise EntryError(f"{session} recorded no entry point (its function was a lambda or local): name the function")
+    fn = fn or entries.load(summary.entry)
+    entries.check(fn)
+    if inspect.iscoroutinefunction(fn):
+        raise EntryError(f"{entries.name(fn) or fn} is a coroutine function; only plain functions are replayed")
+    if agent_of(fn).form != summary.form:
+        raise EntryError(f"{session} was recorded as {summary.form}; {entries.name(fn) or fn} is {agent_of(fn).form}")
+    return fn
+
+
+def _entered(tip: list[Entry]) -> list[_Entering]:
+    """The entries of the code on a branch, in order; the last may have no end yet."""
+    found: list[_Entering] = []
+    start, tail = tip[0], list[Any]()
+    for entry, after in zip(tip[1:], [*tip[2:], None], strict=True):
+        completed = after if after is not None and after.kind == "status" and after["status"] == "completed" else None
+        if entry.kind == "saved" and (is_reentry(entry) or completed is not None):
+            found.append(_Entering(start, tuple(tail), entry, completed))
+            start, tail = entry, []
+        else:
+            tail.append(entry)
+    if not found or found[-1].result is None:
+        found.append(_Entering(start, tuple(tail)))
+    return found
+
+
+def _is_of_code(entry: Entry) -> bool:
+    return entry.kind not in ("opened", "owned", "keyframe", "amended")
+
+
+def _start(reader: Reader, entering: _Entering, *, head: int, epoch: int, left: bool) -> Start:
+    return Start(
+        reentry=entering.start,
+        tail=[*open_there(reader, entering.start), *entering.tail],
+        snapshot=snapshot(reader, entering.start.seq),
+        head=head,
+        epoch=epoch,
+        left=left,
+        same_code=False,
+    )
+
+
+def _one(session: Replaying, fn: Callable[[Any], Any], entering: _Entering, *, before: Replay) -> Replay:
+    """One entry of the code, and what is known after it."""
+    steps = agent_of(fn).form == "steps"
+    upcoming, difference = "", None
+    try:
+        session.enter()
+        session.end(result=fn(session), completed=not steps, progress=steps)
+    except Differs as found:
+        difference = Difference(found.kind, found.seq, found.path, found.recorded, found.now)
+    except Over as over:
+        upcoming, difference = over.what, _past(session, over.what)
+    except Suspended as suspended:
+        upcoming, difference = f"a decision: it {suspended}", _past(session, str(suspended))
+    except Exception as error:  # noqa: BLE001 - the agent's own: held against what is recorded
+        told_of = f"{error.code if isinstance(error, PerdureError) else type(error).__name__}: {error}"
+        upcoming, difference = f"an error: {told_of}", _error(session, told_of, entering)
+    end = entering.result or entering.ends
+    return replace(
+        before,
+        upto=end.seq if end is not None and not upcoming and difference is None else session.place,
+        calls=before.calls + session.answered,
+        saves=session.compared,
+        next=upcoming,
+        difference=difference,
+    )
+
+
+def _past(session: Replaying, what: str) -> Difference | None:
+    """Whether something else is recorded where the code came to this; else the recording ends here."""
+    left = session.left_over
+    return None if left is None else Difference("end", left[0], "", left[1], what)
+
+
+def _error(session: Replaying, error: str, entering: _Entering) -> Difference | None:
+    """An error of the code: as recorded, if the session failed with it here."""
+    failed = next((e for e in reversed(entering.tail) if e.kind == "status"), None)
+    if failed is not None and failed["status"] == "failed" and not failed["around"] and failed["reason"] != error:
+        return Difference("error", failed.seq, "", failed["reason"], error)
+    left = session.left_over
+    return None if left is None else Difference("error", left[0], "", left[1], error)

@@ -1,0 +1,94 @@
+"""`export`, `import`, `copy` and `replay` as they are typed: what they print, what they end with."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.cli.app import main
+
+AGENT = """
+import os, perdure
+
+
+@perdure.action(effect="repeatable")
+def look(n):
+    return f"item {n}"
+
+
+def agent(s):
+    print("the agent speaks")
+    s.state["notes"] = [look(n) for n in range(3)]
+    if os.environ.get("ODD"):
+        s.state["notes"][1] = "odd"
+    s.checkpoint("looked")
+    return len(s.state["notes"])
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder with an agent and a completed session of it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERDURE_STORE", "agents.db")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    Path("agent.py").write_text(AGENT)
+    assert run("run", "agent.py:agent", "--session", "q") == 0
+    capsys.readouterr()
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([*words])
+    return int(ended.value.code or 0)
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_session_goes_to_a_file_and_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("export", "q", "q.perdure") == 0
+    assert re.fullmatch(r"q\.perdure: q, \d+ records, \d+ bytes\n", capsys.readouterr().out)
+    assert run("export", "q", "q.perdure", "--json") == 63
+    assert document(capsys)["error"]["code"] == "refused"
+    assert run("import", "q.perdure", "--store", "new.db", "--json") == 0
+    found = document(capsys)
+    assert (found["session"], found["show"]) == ("q", "perdure show q --store new.db")
+    assert run("import", "q.perdure", "--store", "new.db") == 43
+    assert run("import", "nothing", "--store", "other.db") == 2
+    Path("q.perdure").write_bytes(Path("q.perdure").read_bytes()[:-1])
+    assert run("import", "q.perdure", "--store", "new.db") == 20
+
+
+def test_an_export_for_reading_is_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("export", "q", "q.ndjson", "--ndjson", "--json") == 0
+    assert document(capsys)["records"] == len(Path("q.ndjson").read_text().splitlines())
+    assert run("log", "q", "--ndjson") == 0
+    assert capsys.readouterr().out == Path("q.ndjson").read_text()
+
+
+def test_a_session_is_copied_to_another_store(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("copy", "q", "--to", "other.db") == 0
+    assert "perdure show q --store other.db" in capsys.readouterr().out
+    assert run("verify", "q", "--store", "other.db") == 0
+    assert run("copy", "q", "--to", "other.db") == 43
+
+
+def test_a_replay_tells_the_first_difference(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("replay", "q") == 0
+    assert "q: same up to record" in capsys.readouterr().out
+    monkeypatch.setenv("ODD", "1")
+    assert run("replay", "q", "agent.py:agent") == 76
+    assert re.search(r"state \$\.notes\[1\].*\n +recorded +'item 1'\n +now +'odd'\n", capsys.readouterr().out)
+    assert run("replay", "q", "--json") == 76
+    found = document(capsys)
+    assert (found["same"], found["difference"]["path"]) == (False, "$.notes[1]")
