@@ -26,6 +26,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── HasForksError            other sessions go on from its records
     │   ├── InputDiffersError        opened with another input
     │   ├── NoPointError             no such restore point on this branch
+    │   ├── NotKeptError             an argument of which only the digest was recorded
     │   ├── NoSessionError           a declared action in a thread that has no session
     │   ├── ProcessForkedError       a handle used on the other side of `os.fork`
     │   ├── ClosedError              a session that is closed
@@ -191,6 +192,12 @@ class NoPointError(SessionError):
     """No such restore point on this branch."""
 
     code, exit_status = "no-point", 46
+
+
+class NotKeptError(SessionError):
+    """Only the digest, or the type, of this argument was recorded."""
+
+    code, exit_status = "not-kept", 52
 
 
 class NoSessionError(SessionError):

@@ -60,11 +60,18 @@ def show(
     number: Annotated[
         int, typer.Option("--last", metavar="N", min=0, help="How many restore points and actions to list.")
     ] = LISTED,
+    action: Annotated[
+        int | None,
+        typer.Option("--action", metavar="SEQ", help="Show this action instead: its arguments and its result."),
+    ] = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
     """Show one session: where it stands, its restore points, what waits, its last actions."""
     where = place(store)
+    if action is not None:
+        _show_action(where, session, action, as_json=as_json)
+        return
     with where.open() as opened:
         found = opened.detail(session)
     if as_json:
@@ -81,6 +88,21 @@ def show(
         tell_question(question, session, where)
     if (hint := _next(found, where)) is not None:
         output.say(f"\n{hint}")
+
+
+def _show_action(where: Place, session: str, seq: int, *, as_json: bool) -> None:
+    with where.open() as opened:
+        found = opened.action(session, seq)
+    if as_json:
+        output.document(shape.action_content(found))
+        return
+    output.say(f"{found.call}\n{found.effect}, {found.outcome or 'no outcome is known'}")
+    for name, value in found.arguments.items():
+        output.say(f"\n{name} =\n{written(value)}")
+    for reason in found.not_kept.values():
+        output.say(f"\n{reason}")
+    if found.outcome == "result":
+        output.say(f"\nresult\n{written(found.result)}")
 
 
 def _header(found: Detail) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perdure.cli.place import Place
     from perdure.recovery.difference import Change, Diff
     from perdure.recovery.verify import Report
+    from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import ActionDetail, Detail, PointDetail
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.replay import Replay
@@ -56,6 +57,19 @@ def action(found: ActionDetail) -> dict[str, Any]:
     """An action."""
     plain = {name: value for name, value in asdict(found).items() if name != "started_us"}
     return {**plain, "started": moment(found.started_us)}
+
+
+def action_content(found: ActionContent) -> dict[str, Any]:
+    """An action in full."""
+    return {
+        "seq": found.seq,
+        "call": found.call,
+        "effect": found.effect,
+        "arguments": json_of(found.arguments),
+        "not_kept": found.not_kept,
+        "outcome": found.outcome,
+        "result": json_of(found.result),
+    }
 
 
 def question(found: Question, session: str, place: Place) -> dict[str, Any]:

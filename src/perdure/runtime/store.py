@@ -16,6 +16,7 @@ from perdure.recovery.difference import difference
 from perdure.recovery.verify import verify
 from perdure.runtime import entry as entries
 from perdure.runtime import operator, runner
+from perdure.runtime.content import ActionContent, content
 from perdure.runtime.detail import Detail, detail
 from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Outcome, Question
@@ -303,6 +304,15 @@ class AgentStore(Moving):
         seq = at if at is None or (isinstance(at, int) and at > 0) else points.find(list(self.log(session)), at).seq
         with restore.offered(self.backend, check_session_id(session)):
             return fork(self.backend, session, check_session_id(into), at=seq, reason=reason, by=by)
+
+    def action(self, session: str, seq: int) -> ActionContent:
+        """One action in full: its arguments and its result as values. `seq` is the record of its start.
+
+        Raises `UndecidedError` when no action starts there, `DamageError`.
+        """
+        with restore.offered(self.backend, check_session_id(session)):
+            self.backend.head(session)
+            return content(self.backend, session, seq)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 

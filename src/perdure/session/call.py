@@ -11,15 +11,17 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure import limits, values
-from perdure.errors import RefusedError, UnstorableError
+from perdure import values
+from perdure.errors import RefusedError
 from perdure.log.action import STRICTNESS
+from perdure.session import argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from perdure.state.digest import Digests
 
 
 class IdempotencyKey(str):
@@ -89,7 +91,7 @@ class Call:
 
     def text(self) -> str:
         """The call as a person would write it, bounded in length."""
-        return call_text(self.name, shown(self.named))
+        return f"{self.name}({', '.join(f'{key}={values.describe(value)}' for key, value in self.named.items())})"
 
 
 DECLARED: Final = "__perdure_options__"
@@ -168,8 +170,17 @@ def shape_of(fn: Any) -> Shape:
         return _shape.__wrapped__(fn)
 
 
-def make(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Call:
-    """The call of a function under these options. Raises `UnstorableError` when its key cannot be stored."""
+def make(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Options,
+    held: Digests | None = None,
+) -> Call:
+    """The call of a function under these options. Raises `UnstorableError` when its key cannot be stored.
+
+    `held` knows the lists of the state, whose digests it need not make anew.
+    """
     shape = shape_of(fn)
     named: dict[str, Any] = dict(zip(shape.names, args, strict=False))
     named |= {str(i): value for i, value in enumerate(args[len(shape.names) :], len(shape.names))}
@@ -187,7 +198,7 @@ def make(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         effect=options.effect or "once",
         key=None if key is None else values.encode(key, at=f"key of {name}"),
         named=named,
-        fingerprint=_fingerprint(name, named),
+        fingerprint=argument.fingerprint(name, named, held),
     )
 
 
@@ -196,59 +207,25 @@ def with_options(options: Options, changes: Mapping[str, Any]) -> Options:
     return replace(options, **changes) if changes else options
 
 
-def _fingerprint(name: str, named: dict[str, Any]) -> bytes:
-    ordered = dict(sorted(named.items()))
-    try:
-        data = values.encode(ordered)
-    except UnstorableError:
-        data = values.encode({key: _counted(value) for key, value in ordered.items()})
-    return sha256(name.encode() + b"\0" + data).digest()[:16]
-
-
-def changed(call: Call) -> bool:
+def changed(call: Call, held: Digests | None = None) -> bool:
     """Whether the arguments are not any more what they were when the call was made."""
     if all(values.is_immutable(type(value)) for value in call.named.values()):
         return False
-    return _fingerprint(call.name, call.named) != call.fingerprint
+    return argument.fingerprint(call.name, call.named, held) != call.fingerprint
 
 
-def _counted(value: Any) -> Any:
-    """What stands for an argument that cannot be encoded (a client, a context): its type."""
-    try:
-        return ["value", values.encode(value)]
-    except UnstorableError:
-        return ["type", f"{type(value).__module__}.{type(value).__qualname__}"]
-
-
-def shown(named: dict[str, Any]) -> dict[str, Any]:
-    """The arguments as they are recorded: the encoded value, or for a long one digest, length and beginning."""
-    return {name: _shown(value) for name, value in named.items()}
-
-
-def _shown(value: Any) -> Any:
-    try:
-        data = values.encode(value)
-    except UnstorableError:
-        return {"type": f"{type(value).__module__}.{type(value).__qualname__}"}
-    if len(data) <= limits.ARGUMENT_BYTES_MAX:
-        return data
-    return {"digest": sha256(data).digest(), "length": len(data), "text": values.describe(value)}
+def shown(named: dict[str, Any], held: Digests | None = None, *, of: int = 0, whole: bool = False) -> dict[str, Any]:
+    """The arguments as they are recorded (see `argument.recorded`)."""
+    return {name: argument.recorded(value, held, of=of, whole=whole) for name, value in named.items()}
 
 
 def call_text(name: str, args: dict[str, Any]) -> str:
     """A recorded or live call as a person would write it: `pay(amount=3)`."""
-    return f"{name}({', '.join(f'{key}={argument_text(value)}' for key, value in args.items())})"
-
-
-def argument_text(recorded: Any) -> str:
-    """One recorded argument, for people."""
-    if isinstance(recorded, bytes):
-        return values.describe(values.decode(recorded))
-    return str(recorded.get("text") or f"<{recorded.get('type')}>")
+    return f"{name}({', '.join(f'{key}={argument.text(value)}' for key, value in args.items())})"
 
 
 def first_difference(recorded: dict[str, Any], live: dict[str, Any]) -> str | None:
     """The name of the first argument that differs between a recorded call and a live one."""
     now = shown(live)
     names = [*recorded, *(name for name in now if name not in recorded)]
-    return next((name for name in names if recorded.get(name) != now.get(name)), None)
+    return next((name for name in names if not argument.same(recorded.get(name), now.get(name))), None)

@@ -39,6 +39,8 @@ from perdure.session.request import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from perdure.state.digest import Digests
+
 
 AGAIN, REUSE = "again", "reuse"
 """What a person says about a call whose effect already stands on a branch that was left."""
@@ -46,6 +48,10 @@ AGAIN, REUSE = "again", "reuse"
 
 class Journal(Ground):
     """The calls, values and questions of an open session."""
+
+    digests: Digests
+    state_at: int
+    """The snapshot of which the shadow has the state; 0 for none that is recorded."""
 
     def __init__(self, *, form: str, nonce: bytes, undos: Mapping[str, Callable[..., Any]]) -> None:
         super().__init__(form=form)
@@ -259,7 +265,9 @@ class Journal(Ground):
         return Action(
             seq=0,
             name=call.name,
-            args=calls.shown(call.named),
+            args=calls.shown(
+                call.named, self.digests, of=self.state_at, whole=bool(call.options.undo) or call.undoes is not None
+            ),
             fingerprint=call.fingerprint,
             key=call.key,
             effect=call.effect,
@@ -280,7 +288,7 @@ class Journal(Ground):
         if ended.error is None:
             self.check_leftovers(f"the end of {call.text()}", inside_of=action)
         yield from self._finish(action, ended.outcome, duration_us=duration_us)
-        if ended.error is None and calls.changed(call):
+        if ended.error is None and calls.changed(call, self.digests):
             raise ArgumentsChangedError(
                 f"{call.name} changed the arguments that it was given; its result is recorded, but a resume does not "
                 "call it and they would not change. Let it return what is new"

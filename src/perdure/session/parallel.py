@@ -90,7 +90,7 @@ class Parallel:
         self._check_here()
         self._session._check_stop()  # noqa: SLF001
         check_callable(fn)
-        call = calls.make(fn, args, kwargs, options)
+        call = calls.make(fn, args, kwargs, options, self._core.digests)
         with self._session._lock:  # noqa: SLF001
             made: Made[Any] = Made(call, self._core.claim(call))
             if made.action is not None:

@@ -15,13 +15,14 @@ from perdure.log import points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import REENTRY, RESTORE_POINT, branch, is_reentry
 from perdure.log.marks import COMPLETED, key_mark
+from perdure.session import argument, failure
 from perdure.session import call as calls
-from perdure.session import failure
 from perdure.session.core import Journal
 from perdure.session.flights import Flights
 from perdure.session.ledger import Ledger
 from perdure.session.parts import State
 from perdure.session.request import AwaitFlights, Draft, StateAt, Steps
+from perdure.state.digest import Digests
 from perdure.state.shadow import Shadow
 from perdure.state.survey import shown
 
@@ -89,8 +90,19 @@ class Core(Journal):
         self._begin_state(start.snapshot)
 
     def _begin_state(self, snapshot: Snapshot) -> None:
-        self.shadow = Shadow(append_only=self._append_only, strict=self._strict, order=snapshot.names)
+        self._begin_shadow(snapshot.names)
+        self.state_at = self.parent_point
         self.state = State(snapshot, guard=self._guard_state, loaded=self.shadow.track)
+
+    def _begin_shadow(self, order: list[str]) -> None:
+        self.shadow = Shadow(append_only=self._append_only, strict=self._strict, order=order)
+        self.digests = Digests(self.shadow)
+
+    def _advance(self, changes: Changes, *, at: int) -> None:
+        """The state as compared is that of the snapshot `at`; 0 for none that is recorded."""
+        self.shadow.advance(changes)
+        self.digests.moved(changes.ops)
+        self.state_at = at
 
     def _guard_state(self) -> None:
         self.refuse_inside("the state is touched")
@@ -149,7 +161,7 @@ class Core(Journal):
 
         def written(entries: list[Entry]) -> None:
             point = next(entry for entry in reversed(entries) if entry.kind == "saved")
-            self.shadow.advance(changes)
+            self._advance(changes, at=point.seq)
             self._pass(point)
             if flags & REENTRY:
                 self._passed = [point.seq]
@@ -174,7 +186,7 @@ class Core(Journal):
 
     def _pass_point(self, recorded: Entry | None, changes: Changes) -> Steps:
         """A save met again while answering: writes nothing; unchanged code must have the state of the last one."""
-        self.shadow.advance(changes)
+        self._advance(changes, at=recorded.seq if recorded else 0)
         if recorded is None:
             return None
         self.ledger.pass_points(recorded.seq)
@@ -199,7 +211,7 @@ class Core(Journal):
             return
         if self.same_code:
             raise self.leave(DivergedError(_state_divergence(recorded, then, now)))
-        self.shadow = Shadow(append_only=self._append_only, strict=self._strict, order=list(then))
+        self._begin_shadow(list(then))
         for name, value in then.items():
             self.shadow.track(name, value)
 
@@ -293,7 +305,7 @@ class Core(Journal):
                 f"{action.undo}, which undoes {action.name} (record {action.seq}), is not defined in this process: "
                 "import the module that declares it"
             )
-        given = {name: values.decode(data) for name, data in action.args.items()}
+        given = {name: argument.again(recorded) for name, recorded in action.args.items()}
         args = tuple(given.pop(name) for name in list(given) if name.isdigit())
         if "result" in calls.shape_of(fn).names and action.outcome and action.outcome.how == "result":
             given["result"] = values.decode(action.outcome.value)

@@ -96,7 +96,7 @@ class Session(Face):
     def _call(self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._check_stop()
         check_callable(fn)
-        return self._drive(self._core.perform(calls.make(fn, args, kwargs, options)))
+        return self._drive(self._core.perform(calls.make(fn, args, kwargs, options, self._core.digests)))
 
     # --- values and questions -----------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from perdure import limits, values
 from perdure.errors import AppendOnlyError, LimitError, StateChangedError, StorableError
 from perdure.state.compare import Comparison
 from perdure.state.delta import Op, reach
+from perdure.state.identity import find, prefix, raw
 from perdure.state.light import light
 from perdure.state.node import Node, Reading, content, mark, unmoved
 from perdure.state.survey import Survey, shown
@@ -104,6 +105,37 @@ class Shadow:
         Raises `ValueError` when it has moved since.
         """
         self._move(changes.step)
+
+    def kept(self, value: Any) -> tuple[str, int, int] | None:
+        """Of a part, the very object: its name, how many items it begins with as at the last save, and had then.
+
+        A part that is no list has kept all or nothing. None for any other object. Append-only parts are looked at as
+        for a save.
+        """
+        name = next((name for name, part in self._parts.items() if part is value), None)
+        node = self._nodes.get(id(value))
+        if name is None or node is None or type(node.live) not in (dict, list):
+            return None
+        changed, leaves = self._looked(full=False)
+        kept = size = len(node.old)
+        for each in (*changed, *leaves):
+            kept = min(kept, self._first_in(node, each))
+        return name, kept, size
+
+    def _first_in(self, root: Node, node: Node) -> int:
+        """The first item of `root` that this changed node may be in; its length at the last save if in none."""
+        if node is root:
+            return prefix(raw(root.old), raw(root.live.copy())) if type(root.live) is list else 0
+        first, pending, seen = len(root.old), [node], {node}
+        while pending:
+            each = pending.pop()
+            for parent in each.parents():
+                if parent is root:
+                    first = min(first, max(0, find(raw(root.old), raw([each.live]))) if type(root.live) is list else 0)
+                elif parent not in seen:
+                    seen.add(parent)
+                    pending.append(parent)
+        return first
 
     # --- comparing ---------------------------------------------------------------------------------------------------
 

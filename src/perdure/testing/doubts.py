@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from perdure import values
 from perdure.errors import Leaving, SuspendedError, UndecidedError, UnstorableError
 from perdure.log.action import Action, Actions
+from perdure.session import argument
 from perdure.session import call as calls
 from perdure.session.call import Done, NotDone, Unknown
 from perdure.testing.lives import SESSION
@@ -187,4 +188,4 @@ class People:
 
 
 def _argument(data: Any) -> Any:
-    return values.decode(data) if isinstance(data, bytes) else calls.argument_text(data)
+    return values.decode(data) if isinstance(data, bytes) else argument.text(data)

@@ -1,0 +1,128 @@
+"""The arguments of a call: what it is recognised by, and what is recorded of them.
+
+What is part of the state is recorded as a reference to it and never as a copy: a conversation that is given to a model
+at each step would be stored once for each step. Nothing here decides whether two calls are the same.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from perdure import limits, values
+from perdure.errors import NotKeptError, UnstorableError
+from perdure.state import digest as digests
+from perdure.state.digest import Digests, is_long
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LIST = b"perdure list"
+"""Stands before the digest of a long list in what a fingerprint is made of."""
+
+
+def fingerprint(name: str, named: Mapping[str, Any], held: Digests | None = None) -> bytes:
+    """16 bytes, equal for calls of the same name with equal arguments. `held` knows the lists of the state."""
+    ordered = {key: named[key] for key in sorted(named)}
+    try:
+        data = values.encode({key: _short(value, held) for key, value in ordered.items()})
+    except UnstorableError:
+        data = values.encode({key: _counted(value, held) for key, value in ordered.items()})
+    return sha256(name.encode() + b"\0" + data).digest()[:16]
+
+
+def _short(value: Any, held: Digests | None) -> Any:
+    return [_LIST, digests.digest(value, held)] if is_long(value) else value
+
+
+def _counted(value: Any, held: Digests | None) -> Any:
+    """What stands for an argument that cannot be encoded (a client, a context): its type."""
+    try:
+        return ["value", values.encode(_short(value, held))]
+    except UnstorableError:
+        return ["type", f"{type(value).__module__}.{type(value).__qualname__}"]
+
+
+def recorded(value: Any, held: Digests | None = None, *, of: int = 0, whole: bool = False) -> Any:
+    """An argument as it is recorded.
+
+    * Its encoded form, where that is short; with `whole`, whatever its length.
+    * A reference: it is the part with this name as of the snapshot `of`, and `since` (encoded) behind it.
+    * What tells of it: digest, length if it is known, and beginning.
+    * Its type, where it cannot be stored.
+    """
+    try:
+        return _recorded(value, held, of=of, whole=whole)
+    except UnstorableError:
+        return {"type": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+
+def _recorded(value: Any, held: Digests | None, *, of: int, whole: bool) -> Any:
+    long = is_long(value) and not whole
+    data = b"" if long else values.encode(value)
+    if not long and (whole or len(data) <= limits.ARGUMENT_BYTES_MAX):
+        return data
+    told = {"text": values.describe(value), "digest": _digest_of(value, data, held)}
+    reference = _reference(value, held, of=of)
+    if reference is not None:
+        return told | reference
+    data = data or values.encode(value)
+    return data if len(data) <= limits.ARGUMENT_BYTES_MAX else told | {"length": len(data)}
+
+
+def _reference(value: Any, held: Digests | None, *, of: int) -> dict[str, Any] | None:
+    """Where the state has this value; None when it is no part, or one that was changed other than at its end."""
+    found = held.shadow.kept(value) if held is not None and of else None
+    if found is None:
+        return None
+    name, kept, size = found
+    since = values.encode(value[kept:]) if type(value) is list else b""
+    if kept != size or len(since) > limits.ARGUMENT_BYTES_MAX:
+        return None
+    return {"part": name, "of": of, "since": since if type(value) is list and len(value) > kept else None}
+
+
+def same(recorded: Any, live: Any) -> bool:
+    """Whether two recorded arguments were the same, however each was recorded."""
+    if recorded == live:
+        return True
+    one, other = _digest(recorded), _digest(live)
+    return one is not None and one == other
+
+
+def _digest(recorded: Any) -> bytes | None:
+    if isinstance(recorded, bytes):
+        return _digest_of(values.decode(recorded), recorded)
+    return recorded.get("digest") if isinstance(recorded, dict) else None
+
+
+def _digest_of(value: Any, data: bytes, held: Digests | None = None) -> bytes:
+    return digests.digest(value, held) if is_long(value) else sha256(data).digest()
+
+
+def part_of(recorded: Any) -> tuple[int, str] | None:
+    """The snapshot and the part that are needed to have a recorded argument again; None when it needs none."""
+    return (recorded["of"], recorded["part"]) if isinstance(recorded, dict) and "part" in recorded else None
+
+
+def again(recorded: Any, part: Any = None) -> Any:
+    """The value of a recorded argument. `part` is what `part_of` asked for, which becomes part of it.
+
+    Raises `NotKeptError` when only its digest or its type was recorded, or the part is not the one that was meant.
+    """
+    if isinstance(recorded, bytes):
+        return values.decode(recorded)
+    if part_of(recorded) is None:
+        raise NotKeptError(f"{text(recorded)}: only its digest or its type was recorded")
+    if recorded["since"] is not None:
+        part += values.decode(recorded["since"])
+    if _digest_of(part, b"" if is_long(part) else values.encode(part)) != recorded["digest"]:
+        raise NotKeptError(f"{text(recorded)}: the part {recorded['part']!r} of snapshot {recorded['of']} differs")
+    return part
+
+
+def text(recorded: Any) -> str:
+    """One recorded argument, for people."""
+    if isinstance(recorded, bytes):
+        return values.describe(values.decode(recorded))
+    return str(recorded.get("text") or f"<{recorded.get('type')}>")
