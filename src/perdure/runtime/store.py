@@ -32,7 +32,7 @@ from perdure.stores import open_store
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from perdure.log.entry import Entry
     from perdure.recovery.difference import Diff
@@ -168,7 +168,7 @@ class AgentStore(Moving):
             wait_s=wait_s,
             lease_s=self._lease_s,
         )
-        opened = self._open(opening, declared, {**undos_of(None), **(undos or {})})
+        opened = self._open(opening, declared, undos_of(None).new_child(undos))
         try:
             self._enter(opened)
         except BaseException:
@@ -185,7 +185,7 @@ class AgentStore(Moving):
             handle.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
             raise
 
-    def _open(self, opening: Opening, declared: Agent, undos: dict[str, Callable[..., Any]]) -> Session:
+    def _open(self, opening: Opening, declared: Agent, undos: Mapping[str, Callable[..., Any]]) -> Session:
         self._keeper.give_back()
         with restore.offered(self.backend, opening.session):
             opened: Opened = hold(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections import ChainMap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
@@ -133,11 +134,12 @@ def agent_of(fn: Any) -> Agent:
     return found if isinstance(found, Agent) else Agent()
 
 
-def undos_of(fn: Any) -> dict[str, Callable[..., Any]]:
+def undos_of(fn: Any) -> ChainMap[str, Callable[..., Any]]:
     """What can undo an action of this agent: what was declared, by module and name; its module's functions, by name.
 
-    The second finds an undo also when the module was run under another name, as a script is.
+    The second finds an undo also when the module was run under another name, as a script is. What is declared later,
+    by `session.action(…, undo=…)`, is in it too.
     """
     module = sys.modules.get(getattr(fn, "__module__", "") or "")
     own = {name: value for name, value in vars(module).items() if callable(value)} if module else {}
-    return {**own, **UNDOS}
+    return ChainMap(UNDOS, own)
