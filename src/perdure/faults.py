@@ -11,6 +11,9 @@ from typing import Final
 POINTS: Final = {
     "append.before": "a batch of records is about to be handed to the store",
     "append.inside": "the batch is written, its transaction is not yet committed",
+    "append.cut": "a torn tail is cut off a file, nothing is written in its place",
+    "rotate.inside": "a new segment of a log is written, it has no name yet",
+    "rotate.after": "the new segment has its name, which is not yet synced",
     "append.after": "the store has committed, the session does not know it yet",
     "amend.inside": "bodies are dropped and the record that says so is written, their transaction is not yet committed",
     "sweep.inside": "chunks that nothing needs are removed, the transaction is not yet committed",

@@ -37,6 +37,12 @@ KEYFRAME_DELTAS: Final = 100
 KEYFRAME_DELTAS_SOON: Final = 25
 """Snapshots after which the first keyframe of a session is due, and any when it is closed."""
 
+SLICE_RECORDS: Final = 1000
+"""Housekeeping drops so many bodies, or a few more, in one transaction: a writer waits for no longer."""
+
+SLICE_BYTES: Final = 1 << 20
+"""Housekeeping removes or gives back about so much in one transaction."""
+
 ARGUMENT_BYTES_MAX: Final = 16 * 1024
 """An argument longer than this is recorded by its digest, length and beginning.
 

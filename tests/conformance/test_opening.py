@@ -31,6 +31,19 @@ def test_a_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         assert store.url == f"sqlite:///{tmp_path}/agents.db"
 
 
+@pytest.mark.parametrize("form", ["file:{}", "file://{}", "FILE:///{}", "file:agents #?%41 b"])
+def test_a_folder_is_a_file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    path = tmp_path / "agents #?%41 b"
+    monkeypatch.chdir(tmp_path)
+    with open_store(form.format(path)) as store:
+        monkeypatch.chdir("/")
+        store.create("s", owner="me")
+        assert store.url == f"file://{path}"
+    with open_store(store.url) as again:
+        assert again.head("s").seq == 0
+    assert (path / "sessions" / "s").is_dir()
+
+
 def test_memory_is_fresh_or_shared_by_name(tmp_path: Path) -> None:
     with open_store("memory:") as one, open_store("memory:") as two:
         one.create("s", owner="me")
@@ -47,12 +60,13 @@ def test_memory_is_fresh_or_shared_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("mysql://x", "no store mysql:; there are: a plain path, sqlite:, memory:"),
+        ("mysql://x", "no store mysql:; there are: a plain path, sqlite:, file:, memory:"),
         ("postgresql://h/db", "PostgreSQL, and this version has no such store"),
         ("redis://h", "Redis"),
         ("s3://bucket", "object stores"),
         ("mongodb://h", "MongoDB"),
-        ("file:///x", "a folder per session"),
+        ("file://host/x", "three slashes"),
+        ("file:", "needs a path"),
         ("tiered:", "in front of"),
         ("sqlite://host/x.db", "three slashes"),
         ("sqlite:", "needs a path"),
@@ -65,7 +79,7 @@ def test_what_is_no_store_is_explained(url: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["{}/agents.db", "memory:"])
+@pytest.mark.parametrize("url", ["{}/agents.db", "file://{}/agents", "memory:"])
 def test_an_unknown_option_is_refused(tmp_path: Path, url: str) -> None:
     with pytest.raises(TypeError, match="buzy_s"):
         open_store(url.format(tmp_path), buzy_s=1)

@@ -14,6 +14,11 @@ class TestSqlite(DurableStoreConformance, KeepingChecks):
         return open_store(place / "agents.db")
 
 
+class TestFile(DurableStoreConformance):
+    def open(self, place: Path) -> Store:
+        return open_store(f"file:{place / 'agents'}")
+
+
 class TestMemory(StoreConformance, KeepingChecks):
     def open(self, place: Path) -> Store:
         return open_store(f"memory:{place}")

@@ -48,8 +48,8 @@ def test_each_point_is_killed_at_by_some_bench(monkeypatch: pytest.MonkeyPatch) 
     assert {point for point in faults.POINTS if not killed[point] and not point.startswith(KEEPING)} == set()
 
 
-KEEPING = ("amend.", "sweep.", "export.", "import.")
-"""Points that no run comes to: `test_gc_kills` and `test_moving` kill there."""
+KEEPING = ("amend.", "sweep.", "export.", "import.", "fork.", "append.cut", "rotate.")
+"""No run on SQLite comes to these: `test_gc_kills`, `test_moving`, `test_fork` and `test_file_store` kill there."""
 
 
 def saves_once(s: perdure.Session) -> None:

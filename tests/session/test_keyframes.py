@@ -40,3 +40,22 @@ def test_an_index_of_keyframes_that_lies_is_passed_over(filled, monkeypatch, rec
         s.state["log"].append("more")
         s.save()
     assert filled.state_at("a") == {"log": [*right["log"], "more"]}
+
+
+def test_a_question_is_found_when_a_keyframe_rides_behind_it(monkeypatch):
+    monkeypatch.setitem(Keyframer.__init__.__kwdefaults__, "every", 1)
+    rides = []
+
+    def agent(s):
+        for n in range(8):
+            s.state["n"] = n
+            s.save()
+            s._keyframer._join()
+        rides.append(len(s._opened.writer.riders))
+        return s.ask("Go on?")
+
+    with perdure.open("memory:") as store:
+        (question,) = store.run(agent, "s").questions
+        store.answer("s", question.seq, "yes")
+        assert store.run(agent, "s").result == "yes"
+    assert rides[0]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import perdure
-from perdure.cli import branching, checking, deciding, failing, looking, moving, options, running
+from perdure.cli import branching, checking, deciding, failing, keeping, looking, moving, options, running
 from perdure.errors import PerdureError
 
 HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
@@ -30,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
 )
 
-RUN, LOOK, DECIDE, MOVE, CHECK = "Run", "Look", "Decide", "Move", "Check"
+RUN, LOOK, DECIDE, MOVE, KEEP, CHECK = "Run", "Look", "Decide", "Move", "Keep house", "Check"
 
 app.command(rich_help_panel=RUN)(running.run)
 app.command(rich_help_panel=RUN)(running.resume)
@@ -47,6 +47,7 @@ app.command(rich_help_panel=DECIDE)(deciding.answer)
 app.command(rich_help_panel=MOVE)(moving.export)
 app.command("import", rich_help_panel=MOVE)(moving.import_)
 app.command(rich_help_panel=MOVE)(moving.copy)
+app.command(rich_help_panel=KEEP)(keeping.gc)
 app.command(rich_help_panel=CHECK)(checking.verify)
 app.command(rich_help_panel=CHECK)(checking.replay)
 app.command(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import perdure
 from perdure.errors import StoreUrlError
+from perdure.stores.opening import place_in
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "PERDURE_STORE"
 DEFAULT: Final = "perdure.db"
 
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):(?:///)?", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ def place(option: str | None) -> Place:
 
 
 def _path(url: str) -> Path | None:
-    """The file that a URL names; None for a store that is no file."""
+    """The file or folder that a URL names; None for a store that is neither."""
     scheme = _SCHEME.match(url)
     if scheme is None:
         return Path(url)
-    return Path(url[scheme.end() :]) if scheme[1].lower() == "sqlite" else None
+    return Path(place_in(url)) if scheme[1].lower() in ("sqlite", "file") else None

@@ -115,6 +115,10 @@ def _rolled_back(entry: Entry) -> str:
     return f"to #{entry['to']} by {entry['by']} {entry['reason']}{standing}"
 
 
+def _count(ranges: list[list[int]]) -> int:
+    return sum(last - first + 1 for first, last in ranges)
+
+
 _LINES: Final[dict[str, Callable[[Entry], str]]] = {
     "opened": _opened,
     "owned": _owned,
@@ -128,5 +132,7 @@ _LINES: Final[dict[str, Callable[[Entry], str]]] = {
     "status": _status,
     "asked": lambda entry: entry["prompt"],
     "answered": lambda entry: f"#{entry['asked']} {values.describe(values.decode(entry['answer']))} by {entry['by']}",
+    "amended": lambda entry: f"{entry['reason']}, {_count(entry['dropped'])} bodies dropped",
+    "dropped": lambda entry: entry["was"],
     "note": lambda entry: ", ".join(f"{name}={value}" for name, value in entry.body.items()),
 }

@@ -11,6 +11,7 @@ from perdure.recovery.difference import ABSENT
 
 if TYPE_CHECKING:
     from perdure.cli.place import Place
+    from perdure.ops.collection import GcReport
     from perdure.recovery.difference import Change, Diff
     from perdure.recovery.verify import Report
     from perdure.runtime.content import ActionContent
@@ -129,4 +130,26 @@ def outcome(found: Outcome, session: str, place: Place) -> dict[str, Any]:
         "error": None if found.error is None else failing.document(found.error, trace=True),
         "questions": [question(q, session, place) for q in found.questions],
         "resume": place.command("resume", session),
+    }
+
+
+def gc(found: GcReport) -> dict[str, Any]:
+    """What `gc` did, or would do."""
+    return {
+        "dry_run": found.dry_run,
+        "bytes": found.bytes,
+        "chunks": found.chunks,
+        "chunk_bytes": found.chunk_bytes,
+        "given_back": found.given_back,
+        "sessions": [
+            {
+                "session": one.session,
+                "snapshots": one.snapshots,
+                "records": one.records,
+                "bytes": one.bytes,
+                "kept": one.kept,
+                "left_alone": one.left_alone or None,
+            }
+            for one in found.sessions
+        ],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import clock, values
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from perdure.runtime.outcome import Question
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_AGE: Final = re.compile(r"(\d+(?:\.\d+)?) ?(d|h|min|s)")
 _ESCAPED: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _SPACES: Final = {9: " ", 10: " ", 13: " "}
 
@@ -33,6 +35,22 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
     return f"{int(seconds // size)} {unit}"
+
+
+def bytes_of(size: int) -> str:
+    """`312 bytes`, `4.2 KB`, `17 MB`: in thousands."""
+    if size < 1000:
+        return f"{size} bytes"
+    unit, one = next((unit, one) for unit, one in (("GB", 10**9), ("MB", 10**6), ("KB", 1000)) if size >= one)
+    return f"{size / one:.1f} {unit}" if size < 10 * one else f"{size // one} {unit}"
+
+
+def seconds_of(text: str) -> float:
+    """The seconds of an age as people write it: `90s`, `15min`, `12h`, `30d`. Raises `ValueError`."""
+    found = _AGE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no age: write it as 90s, 15min, 12h or 30d")
+    return float(found[1]) * next(size for size, unit in _UNITS if unit == found[2])
 
 
 def age(time_us: int) -> str:

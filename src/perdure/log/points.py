@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from perdure.errors import NoPointError
+from perdure.log import dropped
 from perdure.log.branch import branch, is_reentry, is_restore_point
 
 if TYPE_CHECKING:
@@ -19,13 +20,14 @@ def names(entries: list[Entry]) -> dict[str, int]:
     there = {entry.seq for entry in branch(entries) if is_restore_point(entry)}
     found: dict[str, int] = {}
     for entry in entries:
-        name, seq = _naming(entry)
+        name, seq = naming(entry)
         if name is not None and seq in there:
             found[name] = seq
     return found
 
 
-def _naming(entry: Entry) -> tuple[str | None, int]:
+def naming(entry: Entry) -> tuple[str | None, int]:
+    """The name that a record gives to a restore point, and that point; (None, 0) for one that names none."""
     if entry.kind == "note" and entry.body.get("topic") == CHECKPOINT:
         return entry["name"], entry["of"]
     return (entry["name"], entry.seq) if is_restore_point(entry) else (None, 0)
@@ -46,4 +48,6 @@ def find(entries: list[Entry], at: int | str) -> Entry:
         return points[seq]
     bearing = {number: name for name, number in named.items()}
     known = ", ".join(f"{n} ({bearing[n]})" if n in bearing else f"{n}" for n in [*points][-20:])
-    raise NoPointError(f"no restore point {at!r} on this branch; there are: {known or 'none yet'}")
+    gone = any(entry.seq == at and entry.kind == dropped.KIND for entry in entries)
+    why = f"retention dropped restore point {at}" if gone else f"no restore point {at!r} on this branch"
+    raise NoPointError(f"{why}; there are: {known or 'none yet'}")

@@ -18,6 +18,7 @@ from perdure.runtime import entry as entries
 from perdure.runtime import operator, runner
 from perdure.runtime.content import ActionContent, content
 from perdure.runtime.detail import Detail, detail
+from perdure.runtime.keeping import Keeping
 from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Outcome, Question
 from perdure.session import call as calls
@@ -63,7 +64,7 @@ class SessionInfo:
     waits: tuple[int, ...]
 
 
-class AgentStore(Moving):
+class AgentStore(Keeping, Moving):
     """Opened with `perdure.open(url)`. Safe to use from several threads; each session is for one at a time."""
 
     def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
@@ -279,7 +280,12 @@ class AgentStore(Moving):
             return points.find(list(self.log(session)), at).seq
         if at == 0 or any(point.seq == at for point in self.snapshots(session)):
             return at
-        raise NoPointError(f"{session} has no restore point {at}; perdure show {session} lists them")
+        gone = (
+            "lost restore point {} to retention"
+            if Reader(self.backend, session).is_dropped(at)
+            else "has no restore point {}"
+        )
+        raise NoPointError(f"{session} {gone.format(at)}; perdure show {session} lists them")
 
     def log(self, session: str, *, after: int = 0) -> Iterator[Entry]:
         """The records of a session, opened and verified, oldest first."""

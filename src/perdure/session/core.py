@@ -354,8 +354,12 @@ class Journal(Ground):
         if asked is None:
             yield from self.siblings_first(f"the question {prompt!r}")
             body = {"prompt": prompt, "key": key, "choices": choices, "about": about}
-            yield from self.commit(Draft("asked", body, (question_mark(key),) if key is not None else ()))
-            raise Suspended((self.head,))
+            asked_as: list[int] = []
+            yield from self.commit(
+                Draft("asked", body, (question_mark(key),) if key is not None else ()),
+                then=lambda entries: asked_as.extend(e.seq for e in entries if e.kind == "asked"),
+            )
+            raise Suspended((asked_as[-1],))  # a keyframe may ride behind it
         if asked["prompt"] != prompt:
             raise KeyReusedError(
                 f"the question {key!r} was {asked['prompt']!r} (record {asked.seq}); now it is {prompt!r}"

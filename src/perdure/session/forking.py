@@ -1,6 +1,7 @@
 """Making a fork: a session whose log goes on from a record of another's, and its first record.
 
-It writes one record and copies nothing. What the state is there, it does not ask: opening the fork finds out.
+It writes one record and copies nothing but, where retention has left only that, a keyframe. What the state is there, it
+does not ask: opening the fork finds out.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from perdure import clock, faults
 from perdure.errors import NoPointError, SessionUnknownError
+from perdure.log import dropped
+from perdure.log.branch import branch
 from perdure.log.entry import Entry, link
 from perdure.log.origin import Base, writer_of
 from perdure.log.summary import Summary
 from perdure.session.opening import FORMAT_VERSION, opening_of, summary_of
-from perdure.session.snapshot import Reader
+from perdure.session.snapshot import SNAPSHOTS, Reader
 from perdure.stores.contract import Batch
 
 if TYPE_CHECKING:
@@ -54,12 +57,38 @@ def fork(store: Store, source: str, session: str, *, at: int | None, reason: str
     body = _body(opening.body, {"session": source, "seq": seq, "reason": reason, "by": by})
     entry = Entry(seq + 1, record.epoch + 1, "opened", clock.now_us(), body)
     first = link(record.chain, entry, session=session)
-    summary = known.after(entry).encoded(session=session, seq=first.seq, chain=first.chain)
+    summary, records, keyframes = known.after(entry), [first], []
+    if seq < head.seq and (kept := _keyframe(reader, seq)) is not None:
+        again = Entry(seq + 2, entry.epoch, "keyframe", entry.time_us, kept.body)
+        records.append(link(first.chain, again, session=session))
+        keyframes.append((kept["of"], again.seq))
+        summary = summary.after(again)
+    last = records[-1]
+    encoded = summary.encoded(session=session, seq=last.seq, chain=last.chain)
+    batch = Batch(tuple(records), keyframes=tuple(keyframes), summary=encoded)
     base = Base(writer_of(seq, session=source, bases=head.bases), seq)
     faults.reach("fork.before")
-    store.fork(session, Batch((first,), summary=summary), base=base, epoch=entry.epoch)
+    store.fork(session, batch, base=base, epoch=entry.epoch)
     faults.reach("fork.after")
     return Fork(session, source, seq)
+
+
+def _keyframe(reader: Reader, seq: int) -> Entry | None:
+    """The keyframe that the state at this record is made from, if the fork would not have it from there.
+
+    Retention leaves a keyframe in the place of the deltas before a point, and its record is a later one.
+    """
+    sessions = (reader.session, *(base.session for base in reader.bases))
+    if not any(reader.store.find(session, dropped.MARK) for session in sessions):
+        return None
+    known = dict(reader.store.keyframes(reader.session))
+    tip = {e.seq: e["parent"] for e in branch(reader.entries(upto=seq)) if e.kind in SNAPSHOTS}
+    at = max(tip, default=0)
+    while at and at not in known:
+        at = tip.get(at, 0)
+    if known.get(at, 0) <= seq:
+        return None
+    return reader.entries(after=known[at] - 1, upto=known[at])[0]
 
 
 def _body(opening: Body, origin: Body) -> Body:

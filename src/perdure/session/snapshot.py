@@ -91,11 +91,11 @@ class Reader:
         """The entry of a record; of one whose body was lawfully dropped what stands for it (`log.dropped`)."""
         if not is_stub(record.body):
             return opened(record, dictionary=self.dictionary)
-        if not self._is_dropped(record.seq):
+        if not self.is_dropped(record.seq):
             raise DamageError(gone(self.session, record.seq))
         return dropped.entry_of(record)
 
-    def _is_dropped(self, seq: int) -> bool:
+    def is_dropped(self, seq: int) -> bool:
         """Whether a record says that this one's body was dropped; looked up again if none of those known does."""
         if seq not in self._dropped:
             self._dropped = dropped.Dropped(self.marked(dropped.MARK)) | self.dropped_by_bases()
@@ -147,13 +147,14 @@ class Reader:
         The first time, the whole index of marks is checked: a row that is lost from it could pay twice.
         """
         if not self._marks_checked:
-            self._check_marks()
+            self.check_marks()
         found = []
         for seq in self.store.find(self.session, mark):
             found += self.entries(after=seq - 1, upto=seq)
         return found
 
-    def _check_marks(self) -> None:
+    def check_marks(self) -> None:
+        """Raises `DamageError` unless the index of marks is what was written."""
         for session in (self.session, *(base.session for base in self.bases)):
             _check_marks(self.store, session)
         self._marks_checked = True

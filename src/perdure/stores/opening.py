@@ -13,10 +13,13 @@ from perdure.stores.contract import Store
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 """Two characters at least: a single one is a drive."""
 
-_MODULES: Final = {"sqlite": "perdure.stores.sqlite", "memory": "perdure.stores.memory"}
+_MODULES: Final = {
+    "sqlite": "perdure.stores.sqlite",
+    "file": "perdure.stores.file",
+    "memory": "perdure.stores.memory",
+}
 
 _MISSING: Final = {
-    "file": "a folder per session",
     "postgresql": "PostgreSQL",
     "redis": "Redis",
     "s3": "object stores",
@@ -33,9 +36,10 @@ def open_store(url: str | os.PathLike[str], **options: object) -> Store:
     """Opens a store, making it if there is none at that place.
 
     `url` is a path ("agents.db"), "sqlite:///agents.db" (relative), "sqlite:////var/lib/agents.db" (absolute),
-    "memory:" (a fresh one) or "memory:name" (shared by name within the process). `options` are those of the store's
-    class. Raises `StoreUrlError` when there is no such store or the place is something else, `StoreFailedError` when
-    it cannot be reached, `FormatNewerError` when a newer perdure made it.
+    "file:///var/lib/agents" (a folder, absolute), "file:agents" (relative), "memory:" (a fresh one) or "memory:name"
+    (shared by name within the process). `options` are those of the store's class. Raises `StoreUrlError` when there is
+    no such store or the place is something else, `StoreFailedError` when it cannot be reached, `FormatNewerError` when
+    a newer perdure made it.
     """
     text = os.fspath(url)
     found = _SCHEME.match(text)
@@ -48,16 +52,20 @@ def open_store(url: str | os.PathLike[str], **options: object) -> Store:
         )
     if scheme not in _MODULES:
         raise StoreUrlError(f"there is no store {scheme}:; {_those_there()}")
-    return _module(scheme).open_url(_place(text[found.end() :], url=text), **options)
+    return _module(scheme).open_url(place_in(text), **options)
 
 
-def _place(rest: str, *, url: str) -> str:
-    """The part of a URL that is the store's own: after "scheme:", or after "scheme:///"."""
+def place_in(url: str) -> str:
+    """The part of a URL that is the store's own: after "scheme:", or after "scheme:///".
+
+    Of "file:///" the third slash belongs to the path, which is absolute as in any file URL.
+    """
+    scheme, _, rest = url.partition(":")
     if not rest.startswith("//"):
         return rest
     if not rest.startswith("///"):
         raise StoreUrlError(f"{url}: a host makes no sense here; write three slashes and then the path")
-    return rest[3:]
+    return "/" + rest.lstrip("/") if scheme.lower() == "file" else rest[3:]
 
 
 def _module(scheme: str) -> _Module:
