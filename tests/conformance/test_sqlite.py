@@ -240,6 +240,24 @@ def test_a_reader_in_the_way_only_puts_the_checkpoint_off(path: Path) -> None:
         assert (path.with_name("agents.db-wal").stat().st_size, len(bodies(store))) == (log, 4)
 
 
+def test_another_process_that_closes_leaves_the_log_to_a_store_that_was_opened_twice(path: Path) -> None:
+    script = (
+        "import sys; from perdure.stores import open_store\n"
+        "with open_store(sys.argv[1]) as store: print(store.head('s').seq)\n"
+    )
+
+    def elsewhere() -> str:
+        return subprocess.run([sys.executable, "-c", script, path], check=True, capture_output=True, text=True).stdout
+
+    with open_store(path) as store:
+        store.create("s", owner="me")
+        append(store, 1)
+        open_store(path).close()
+        assert elsewhere() == "1\n"
+        append(store, 2)
+        assert elsewhere() == "2\n"
+
+
 # ---------------------------------------------------------------------------------------------------- fork
 
 

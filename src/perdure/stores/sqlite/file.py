@@ -1,12 +1,13 @@
 """The file of a SQLite store: what it must look like, how it is made once, and how a connection to it is opened.
 
-It knows no sessions. A file that is not ours is refused before SQLite sees it, so that it stays untouched.
+It knows no sessions. A file that is not ours is refused before anything could change it.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -17,7 +18,7 @@ from urllib.parse import quote
 from perdure import clock
 from perdure.errors import FormatNewerError, StoreFailedError, StoreUrlError
 from perdure.stores import sql
-from perdure.stores.sqlite.failures import is_busy
+from perdure.stores.sqlite.failures import is_busy, primary_code
 
 APPLICATION_ID: Final = 0x70657264
 """Marks a SQLite file as a store of ours ("perd")."""
@@ -32,30 +33,52 @@ _MAKING: Final = ("auto_vacuum=INCREMENTAL", "synchronous=FULL")
 
 
 def check_file(path: Path) -> bool:
-    """Whether the file is a store of ours; False if there is none yet. Reads 100 bytes and changes nothing.
+    """Whether the file is a store of ours; False if there is none yet. Changes nothing.
 
     Raises `StoreUrlError` for any other file, `FormatNewerError` for a newer layout.
     """
     try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
+        found = path.stat()
     except FileNotFoundError:
         return False
-    except IsADirectoryError:
-        raise StoreUrlError(f"{path}: is a folder, not a SQLite store") from None
     except OSError as error:
         raise StoreFailedError(f"{path}: cannot be read: {error.strerror}") from error
-    if not header:
+    if stat.S_ISDIR(found.st_mode):
+        raise StoreUrlError(f"{path}: is a folder, not a SQLite store")
+    if not found.st_size:
         return False
-    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
-        raise StoreUrlError(f"{path}: is not a SQLite file; it was left as it is")
     # The header may lag behind the write-ahead log, and says nothing of us while another process makes the store.
-    version, application = int.from_bytes(header[60:64], "big"), int.from_bytes(header[68:72], "big")
+    application, version = _marks(path)
     if application != APPLICATION_ID and (application, version) != (0, 0):
         raise StoreUrlError(f"{path}: belongs to another program; it was left as it is")
     if version > LAYOUT:
         raise FormatNewerError(f"{path}: has layout {version}, this perdure reads up to {LAYOUT}; nothing was changed")
     return application == APPLICATION_ID
+
+
+def _marks(path: Path) -> tuple[int, int]:
+    """(application id, version of the layout), as the header of the file has them.
+
+    By way of SQLite, as if nobody could change the file: so nothing is locked and nothing beside it is made. Were it
+    opened and closed here, all locks that this process has on it would be gone (so POSIX wants it), and the next
+    process that closes the store would take the log of one that is open here for left behind, and remove it.
+    """
+    try:
+        with closing(_connection(path, "mode=ro&immutable=1", busy_s=0, settings=())) as db:
+            return _identity(db)
+    except sqlite3.DatabaseError as error:
+        if primary_code(error) == sqlite3.SQLITE_CORRUPT:  # half of its log is carried over: to be opened as usual
+            return APPLICATION_ID, LAYOUT
+        if primary_code(error) == sqlite3.SQLITE_NOTADB and not _begins_like_one(path):
+            raise StoreUrlError(f"{path}: is not a SQLite file; it was left as it is") from None
+        raise
+
+
+def _begins_like_one(path: Path) -> bool:
+    """Whether a file that SQLite cannot read is a damaged one of its own."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    return len(header) == _HEADER_BYTES and header.startswith(_MAGIC)
 
 
 def connect_writer(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> sqlite3.Connection:
