@@ -49,6 +49,9 @@ ARGUMENT_BYTES_MAX: Final = 16 * 1024
 Its fingerprint is exact all the same.
 """
 
+FOLLOW_S: Final = 0.1
+"""How long who follows a log waits before it looks whether there is more."""
+
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""
 

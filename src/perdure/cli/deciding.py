@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli import options, output
+from perdure.cli import foreseeing, options, output
 from perdure.cli.place import place
 from perdure.cli.running import parsed
 from perdure.cli.text import as_point, choice
@@ -51,14 +51,24 @@ def rollback(
     ],
     *,
     reason: Reason = "",
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="NAME", help="A name for the branch that begins there.")
+    ] = None,
+    preview: options.Preview = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, at a terminal either.")] = False,
     by: options.By = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
     """Go back to a restore point; the session goes on from there when it is next run."""
-    where = place(store)
+    where, to = place(store), as_point(point)
     with where.open() as opened:
-        done = opened.rollback(session, as_point(point), reason=reason, by=chosen_by(by))
+        found = opened.preview_rollback(session, to)
+        if preview:
+            foreseeing.show(found, as_json=as_json)
+            return
+        foreseeing.confirm(found, f"Go back to #{found.to}?", yes=yes, as_json=as_json)
+        done = opened.rollback(session, to, reason=reason, by=chosen_by(by), branch=branch)
     if as_json:
         told = {"to": done.to, "undo": list(done.undo), "standing": list(done.standing)}
         output.document({"session": session, **told, "resume": where.command("resume", session)})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -10,11 +12,15 @@ from perdure import values
 from perdure.cli import options, output, records, shape
 from perdure.cli.place import Place, place
 from perdure.cli.running import tell_question
-from perdure.cli.text import age, json_of, moment, one_line, written
+from perdure.cli.text import age, as_point, json_of, moment, one_line, written
 from perdure.errors import NoPointError
 from perdure.log import points
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from perdure.log.branches import Branch as LogBranch
+    from perdure.log.entry import Entry
     from perdure.runtime.detail import ActionDetail, Detail, PointDetail
     from perdure.runtime.store import AgentStore, SessionInfo
 
@@ -25,6 +31,14 @@ At = Annotated[
     str | None,
     typer.Option(
         "--at", metavar="POINT", help="A restore point: its number or name. Else the newest.", show_default=False
+    ),
+]
+
+
+Branch = Annotated[
+    str | None,
+    typer.Option(
+        "--branch", metavar="BRANCH", help="A branch as it was at its end: its number or name.", show_default=False
     ),
 ]
 
@@ -64,6 +78,7 @@ def show(
         int | None,
         typer.Option("--action", metavar="SEQ", help="Show this action instead: its arguments and its result."),
     ] = None,
+    branch: Branch = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
@@ -73,7 +88,7 @@ def show(
         _show_action(where, session, action, as_json=as_json)
         return
     with where.open() as opened:
-        found = opened.detail(session)
+        found = opened.detail(session, branch=None if branch is None else as_point(branch))
     if as_json:
         output.document(shape.detail(found, where))
         return
@@ -82,6 +97,9 @@ def show(
     actions = ("seq", "call", "effect", "outcome", "attempts")
     _section("actions", [_action(a) for a in found.actions], actions, number)
     _section("left standing by a rollback", [_action(a) for a in found.standing], actions, number)
+    if len(found.branches) > 1:
+        columns = ("branch", "name", "from", "to", "", "began with", "by", "age")
+        _section("branches", [_branch(b) for b in found.branches], columns, number)
     if found.questions:
         output.say("\nwaits for a decision")
     for question in found.questions:
@@ -138,6 +156,12 @@ def _point(found: PointDetail) -> tuple[object, ...]:
     return found.seq, found.name, one_line(found.reason, chars_max=40), reentry, age(found.time_us)
 
 
+def _branch(found: LogBranch) -> tuple[object, ...]:
+    present = "present" if found.is_present else "left"
+    why = one_line(found.why, chars_max=60)
+    return found.number, found.name, found.first, found.tip, present, why, found.by, age(found.time_us)
+
+
 def _action(found: ActionDetail) -> tuple[object, ...]:
     return found.seq, one_line(found.call, chars_max=70), found.effect, found.outcome, found.attempts
 
@@ -154,23 +178,40 @@ def log(
     *,
     ndjson: Annotated[bool, typer.Option("--ndjson", help="One record per line, decoded, as JSON.")] = False,
     after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only the records after this one.")] = 0,
+    branch: Branch = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Go on with new records as they come, until the session is completed."),
+    ] = False,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
     """Print the records of a session, verified, oldest first."""
+    if follow and (as_json or branch is not None):
+        raise typer.BadParameter("--follow goes with --ndjson or text, and follows all of the log")
     with place(store).open() as opened:
-        entries = opened.log(session, after=after)
+        if branch is not None:
+            entries: Iterable[Entry] = [e for e in opened.branch(session, as_point(branch)) if e.seq > after]
+        elif follow:
+            entries = opened.follow(session, after=after)
+        else:
+            entries = opened.log(session, after=after)
         if as_json:
             found = [records.document(entry, session) for entry in entries]
             output.document({"session": session, "records": found})
-        elif ndjson:
-            for entry in entries:
-                output.line(records.document(entry, session))
         else:
-            for entry in entries:
-                output.say(
-                    f"{entry.seq:>6} {moment(entry.time_us)[:23]} {entry.kind:<15} {records.line(entry)}".rstrip()
-                )
+            with contextlib.suppress(*([KeyboardInterrupt] if follow else [])):
+                _print_records(entries, session, ndjson=ndjson)
+
+
+def _print_records(entries: Iterable[Entry], session: str, *, ndjson: bool) -> None:
+    """Each as it comes."""
+    for entry in entries:
+        if ndjson:
+            output.line(records.document(entry, session))
+        else:
+            output.say(f"{entry.seq:>6} {moment(entry.time_us)[:23]} {entry.kind:<15} {records.line(entry)}".rstrip())
+        sys.stdout.flush()
 
 
 def state(

@@ -39,6 +39,8 @@ Progress = Annotated[
     ),
 ]
 
+Preview = Annotated[bool, typer.Option("--preview", help="Only tell what it would do; nothing is run or written.")]
+
 By = Annotated[
     str | None,
     typer.Option("--by", metavar="NAME", help="Who decides; recorded. By default your user name.", show_default=False),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from perdure.cli import failing, options, output, shape
+from perdure.cli import failing, foreseeing, options, output, shape
 from perdure.cli.place import Place, place
 from perdure.cli.text import decisions, one_line, visible, written
 from perdure.errors import DivergedError, EntryError, PerdureError
@@ -86,6 +86,7 @@ def resume(
     *,
     wait: options.Wait = 0.0,
     accept_change: options.AcceptChange = False,
+    preview: options.Preview = False,
     progress: options.Progress = None,
     store: options.Store = None,
     as_json: options.Json = False,
@@ -93,6 +94,9 @@ def resume(
     """Go on with a session by its id alone: the function is found as it was recorded. Ends as `run` does."""
     where = place(store)
     with where.open() as opened:
+        if preview:
+            foreseeing.show(opened.preview_resume(session), as_json=as_json)
+            return
         if entry := opened.info(session).entry:
             load(entry)
         outcome = _watched(

@@ -11,6 +11,7 @@ from perdure.recovery.difference import ABSENT
 
 if TYPE_CHECKING:
     from perdure.cli.place import Place
+    from perdure.log.branches import Branch
     from perdure.ops.collection import GcReport
     from perdure.recovery.difference import Change, Diff
     from perdure.recovery.verify import Report
@@ -40,7 +41,14 @@ def detail(found: Detail, place: Place) -> dict[str, Any]:
         "journal": [action(a) for a in found.actions],
         "standing": [action(a) for a in found.standing],
         "questions": [question(q, found.info.id, place) for q in found.questions],
+        "branches": [branch(b) for b in found.branches],
     }
+
+
+def branch(found: Branch) -> dict[str, Any]:
+    """A branch of a log."""
+    plain = {name: value for name, value in asdict(found).items() if name not in ("name", "time_us", "is_present")}
+    return {**plain, "name": found.name or None, "began": moment(found.time_us), "present": found.is_present}
 
 
 def point(found: PointDetail) -> dict[str, Any]:

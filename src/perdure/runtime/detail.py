@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perdure.log import branches as log_branches
 from perdure.log import origin, points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point
 from perdure.session import call as calls
 
 if TYPE_CHECKING:
+    from perdure.log.branches import Branch
     from perdure.log.entry import Entry
     from perdure.runtime.outcome import Question
     from perdure.runtime.store import AgentStore, SessionInfo
@@ -49,7 +51,7 @@ class ActionDetail:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """Points and actions are those of the present branch, oldest first; `standing` are effects on branches left."""
+    """Points and actions are those of one branch, oldest first; `standing` are effects on branches left."""
 
     info: SessionInfo
     version: str
@@ -58,14 +60,19 @@ class Detail:
     actions: tuple[ActionDetail, ...]
     standing: tuple[ActionDetail, ...]
     questions: tuple[Question, ...]
+    branches: tuple[Branch, ...]
 
 
-def detail(store: AgentStore, session: str) -> Detail:
-    """Reads the whole log, verified. Raises `SessionUnknownError`, `DamageError`."""
+def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> Detail:
+    """Reads the whole log, verified; `of` is another branch than the present one, by number or name.
+
+    Raises `SessionUnknownError`, `DamageError`, `NoPointError` for a branch that is not there.
+    """
     info = store.info(session)
     entries = list(store.log(session))
     opening = origin.opening(entry for entry in entries if entry.kind == "opened")
-    tip, everything = branch(entries), Actions(entries)
+    tip = branch(entries) if of is None else log_branches.at_its_end(entries, of)
+    everything = Actions(entries)
     running = info.status == "running"
     mine = Actions(tip)
     stands = {seq for entry in entries if entry.kind == "rolled_back" for seq in entry["standing"]}
@@ -73,12 +80,13 @@ def detail(store: AgentStore, session: str) -> Detail:
         info=info,
         version=opening["version"],
         labels=dict(opening["labels"]),
-        points=tuple(_points(entries, tip)),
+        points=tuple(_points([e for e in entries if e.seq <= tip[-1].seq], tip)),
         actions=tuple(_action(action, running=running) for action in mine.values()),
         standing=tuple(
             _action(everything[seq], running=False) for seq in sorted(stands - mine.keys()) if everything[seq].standing
         ),
         questions=store.questions(session),
+        branches=tuple(log_branches.branches(entries)),
     )
 
 

@@ -64,7 +64,15 @@ def _check_name(name: str) -> None:
         raise RefusedError(f"{name!r} would be taken for the number of a restore point; choose another name")
 
 
-def rollback(store: AgentStore, session: str, to: int | str, *, reason: str = "", by: str = "operator") -> Rollback:
+def rollback(
+    store: AgentStore,
+    session: str,
+    to: int | str,
+    *,
+    reason: str = "",
+    by: str = "operator",
+    branch: str | None = None,
+) -> Rollback:
     """Goes back to a restore point; the session is paused there (a handle: idle) and goes on when it is next run.
 
     `to` is as in `log.points.find`. Durable on return. Raises `NoPointError`, `HeldError`, and `UndecidedError` when
@@ -73,7 +81,7 @@ def rollback(store: AgentStore, session: str, to: int | str, *, reason: str = ""
     backend = store.backend
     lease = acquire(backend, check_session_id(session), owner=new_owner(), wait_s=0.0, lease_s=limits.LEASE_S)
     try:
-        return _rolled_back(_opened(backend, lease), to, reason=reason, by=by)
+        return _rolled_back(_opened(backend, lease), to, reason=reason, by=by, branch=branch)
     finally:
         backend.release(lease)
 
@@ -85,16 +93,16 @@ def _opened(backend: Backend, lease: Lease) -> Opened:
     return Opened(lease, writer, reader, opening_of(reader), tail)
 
 
-def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str) -> Rollback:
+def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch: str | None) -> Rollback:
     session, summary = opened.reader.session, opened.writer.summary
     target = points.find(opened.reader.entries(), to).seq
     core = Core(form=summary.form, nonce=opened.opening["nonce"], undos={})
     core.enter(start(opened, code="", accept_change=False))
     after = status("idle" if summary.form == "handle" else "paused", reason=f"rolled back to {target} by {by}")
+    there = to if to in (0, -1) else target
     try:
-        return _drive(
-            core.rollback(to if to in (0, -1) else target, reason=reason, by=by, strategy=None), opened, after
-        )
+        steps = core.rollback(there, reason=reason, by=by, strategy=None, branch_name=branch)
+        return _drive(steps, opened, after)
     except (Suspended, SuspendedError) as suspended:
         doubts = ", ".join(f"#{seq}" for seq in suspended.seqs)
         raise UndecidedError(

@@ -12,10 +12,10 @@ from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.marks import answer_mark, key_mark, question_mark
 from perdure.recovery import restore
-from perdure.recovery.difference import difference
 from perdure.recovery.verify import verify
 from perdure.runtime import entry as entries
 from perdure.runtime import operator, runner
+from perdure.runtime.branching import Branching
 from perdure.runtime.content import ActionContent, content
 from perdure.runtime.detail import Detail, detail
 from perdure.runtime.keeping import Keeping
@@ -23,7 +23,6 @@ from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Outcome, Question
 from perdure.session import call as calls
 from perdure.session.declare import Agent, agent_of, undos_of
-from perdure.session.forking import Fork, fork
 from perdure.session.lease import Keeper, is_dead, new_owner, owner_text
 from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of, summary_of, told
 from perdure.session.request import Draft
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from perdure.log.entry import Entry
-    from perdure.recovery.difference import Diff
     from perdure.recovery.verify import Report
     from perdure.stores.contract import Point
     from perdure.stores.contract import Store as Backend
@@ -64,7 +62,7 @@ class SessionInfo:
     waits: tuple[int, ...]
 
 
-class AgentStore(Keeping, Moving):
+class AgentStore(Branching, Keeping, Moving):
     """Opened with `perdure.open(url)`. Safe to use from several threads; each session is for one at a time."""
 
     def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
@@ -252,25 +250,6 @@ class AgentStore(Keeping, Moving):
             seq = told(reader, summary).parent if at is None else self._point(session, at)
             return snapshot(reader, seq).all(parts)
 
-    def diff(
-        self,
-        session: str,
-        at: int | str | None = None,
-        *,
-        to: int | str | None = None,
-        other: str | None = None,
-        was: bool = False,
-    ) -> Diff:
-        """What leads from the state at `at` to the state at `to`, in this session or in `other`, by path.
-
-        Points are numbers of snapshots on any branch, names, -1, 0 or None: the newest; as `at` in one session the one
-        before `to`. Of such neighbours only the delta is read, and `was` of a change is known only if it is asked for.
-        True if anything differs. Raises `NoPointError`, `DamageError`.
-        """
-        other = check_session_id(session if other is None else other)
-        with restore.offered(self.backend, check_session_id(session)):
-            return difference(self.backend, session, at, other=other, to=to, was=was)
-
     def verify(self, session: str) -> Report:
         """Checks every byte of a session; changes nothing. Raises `SessionUnknownError`, `SessionErasedError`."""
         return verify(self.backend, check_session_id(session))
@@ -294,22 +273,12 @@ class AgentStore(Keeping, Moving):
         for record in reader.records(after=after):
             yield reader.open(record)
 
-    def detail(self, session: str) -> Detail:
-        """One session in full: how it was opened, its restore points and actions, what waits, what stands."""
-        return detail(self, session)
+    def detail(self, session: str, *, branch: int | str | None = None) -> Detail:
+        """One session in full: how it was opened, its restore points and actions, what waits, what stands.
 
-    def fork(
-        self, session: str, *, into: str, at: int | str | None = None, reason: str = "", by: str = "operator"
-    ) -> Fork:
-        """Makes the session `into`, which goes on from a place of this one's log. Costs one commit, copies nothing.
-
-        `at` is the number of any record, a checkpoint's name (its newest), -1 (the newest restore point), 0 (the
-        re-entry point), or None: the end of the log. What is in doubt there is in doubt in the fork. The session may be
-        running. Durable on return. Raises `NoPointError`, `SessionExistsError`, `SessionUnknownError`, `DamageError`.
+        With `branch` (its number or name) restore points and actions are those of that branch as it was at its end.
         """
-        seq = at if at is None or (isinstance(at, int) and at > 0) else points.find(list(self.log(session)), at).seq
-        with restore.offered(self.backend, check_session_id(session)):
-            return fork(self.backend, session, check_session_id(into), at=seq, reason=reason, by=by)
+        return detail(self, session, of=branch)
 
     def action(self, session: str, seq: int) -> ActionContent:
         """One action in full: its arguments and its result as values. `seq` is the record of its start.
@@ -388,9 +357,20 @@ class AgentStore(Keeping, Moving):
         """Names a restore point that is there (see `operator.checkpoint`). Its number. Durable on return."""
         return operator.checkpoint(self, session, name, at=at, by=by)
 
-    def rollback(self, session: str, to: int | str, *, reason: str = "", by: str = "operator") -> operator.Rollback:
-        """Goes back to a restore point of a session that nobody runs (see `operator.rollback`). Durable on return."""
-        return operator.rollback(self, session, to, reason=reason, by=by)
+    def rollback(
+        self,
+        session: str,
+        to: int | str,
+        *,
+        reason: str = "",
+        by: str = "operator",
+        branch: str | None = None,
+    ) -> operator.Rollback:
+        """Goes back to a restore point of a session that nobody runs (see `operator.rollback`). Durable on return.
+
+        `branch` is a name for the branch that begins there.
+        """
+        return operator.rollback(self, session, to, reason=reason, by=by, branch=branch)
 
     def _decidable(self, session: str) -> tuple[Actions, dict[int, Entry]]:
         read = list(self.log(session))

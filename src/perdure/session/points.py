@@ -244,9 +244,10 @@ class Core(Journal):
 
     # --- rolling back -------------------------------------------------------------------------------------------------
 
-    def rollback(self, to: str | int, *, reason: str, by: str, strategy: Any) -> Steps:
+    def rollback(self, to: str | int, *, reason: str, by: str, strategy: Any, branch_name: str | None = None) -> Steps:
         """Records the rollback with the undos it owes. In a run it does not return; a handle enters again after it."""
         self.refuse_inside("rollback")
+        _check_name(branch_name)
         if self.form == "handle" and self.flights.open:
             raise RefusedError("rollback inside a parallel block of a handle: leave the block first")
         points.find((yield from self.whole()), to)
@@ -264,7 +265,7 @@ class Core(Journal):
         except Suspended as suspended:
             raise self.leave(suspended) from None
         yield from self.commit(
-            _rolled_back(tip, target, left, seam=self._seam, reason=reason, by=by, strategy=strategy)
+            rolled_back(tip, target, left, seam=self._seam, reason=reason, by=by, strategy=strategy, name=branch_name)
         )
         self.left = True
         if self.form != "handle":
@@ -347,10 +348,21 @@ def _check_name(name: str | None) -> None:
         )
 
 
-def _rolled_back(
-    tip: list[Entry], target: Entry, left: list[Action], *, seam: int, reason: str, by: str, strategy: Any
+def rolled_back(
+    tip: list[Entry],
+    target: Entry,
+    left: list[Action],
+    *,
+    seam: int,
+    reason: str,
+    by: str,
+    strategy: Any,
+    name: str | None = None,
 ) -> Draft:
-    """What a fork has from its base is not its to undo: the session that did it goes on and relies on it."""
+    """The record of a rollback that leaves these actions, with the undos that it owes. `name` is that of the branch.
+
+    What a fork has from its base is not its to undo: the session that did it goes on and relies on it.
+    """
     undo = [
         a.seq
         for a in reversed(left)
@@ -367,6 +379,7 @@ def _rolled_back(
         "strategy": values.encode(strategy, at="strategy"),
         "undo": undo,
         "standing": standing,
+        "branch": name,
     }
     return Draft("rolled_back", body)
 

@@ -126,9 +126,17 @@ class ReplayCore(Core):
         finally:
             self._ending = False
 
-    def rollback(self, to: str | int, *, reason: str, by: str, strategy: Any) -> Steps:
+    def rollback(
+        self,
+        to: str | int,
+        *,
+        reason: str,
+        by: str,
+        strategy: Any,
+        branch_name: str | None = None,
+    ) -> Steps:
         """Never recorded where the code comes to it: it would have been left behind."""
-        del reason, by, strategy
+        del reason, by, strategy, branch_name
         yield from ()
         raise self.leave(Over(f"a rollback to {to!r}"))
 

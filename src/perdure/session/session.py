@@ -130,16 +130,18 @@ class Session(Face):
         self._sync_typed()
         return self._drive(self._core.save(name, reason=reason))  # type: ignore[no-any-return]
 
-    def rollback(self, to: str | int, *, reason: str = "", strategy: Any = None, by: str = "agent") -> Any:
+    def rollback(
+        self, to: str | int, *, reason: str = "", strategy: Any = None, by: str = "agent", branch: str | None = None
+    ) -> Any:
         """Goes back to an earlier point and goes on from there on a new branch.
 
         `to` is a checkpoint's name (its newest), a restore point's number, -1 (the newest restore point) or 0 (the
         re-entry point). What the actions since then did is undone where they declare an `undo`; the rest is listed in
-        the record as left standing. In a run it does not return: the code starts again. On a handle it returns the
-        fresh state.
+        the record as left standing. `branch` is a name for the new branch. In a run it does not return: the code starts
+        again. On a handle it returns the fresh state.
         """
         self._check_stop()
-        self._drive(self._core.rollback(to, reason=reason, by=by, strategy=strategy))
+        self._drive(self._core.rollback(to, reason=reason, by=by, strategy=strategy, branch_name=branch))
         self.enter()
         return self.state
 
