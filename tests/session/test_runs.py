@@ -108,6 +108,25 @@ def test_a_step_that_does_nothing_is_no_progress(store):
     assert isinstance(outcome.error, errors.NoProgressError)
 
 
+def test_a_step_that_saves_at_its_end_is_progress(store):
+    @perdure.steps
+    def worker(s):
+        s.state["n"] = s.state.get("n", 0) + 1
+        s.save()
+        if s.state["n"] == 3:
+            s.complete(s.state["n"])
+
+    assert store.run(worker, "a").result == 3
+
+
+def test_a_step_that_only_saves_is_no_progress(store):
+    @perdure.steps
+    def worker(s):
+        s.checkpoint("here")
+
+    assert isinstance(store.run(worker, "a").error, errors.NoProgressError)
+
+
 def test_complete_is_for_steps(store):
     assert isinstance(store.run(lambda s: s.complete(1), "a").error, errors.RefusedError)
 

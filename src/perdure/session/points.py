@@ -81,7 +81,7 @@ class Core(Journal):
         self.head, self.epoch, self.left, self._seam = start.head, start.epoch, start.left, start.seam
         self.ledger = Ledger(start.reentry, start.tail)
         self.same_code, self.parent_point = start.same_code, start.reentry.seq if start.reentry.kind == "saved" else 0
-        self.leaving, self.completing, self.happened = None, None, False
+        self.leaving, self.completing, self.happened, self._progressed = None, None, False, False
         self.flights = Flights()
         self._cut.clear()
         self._put_off.clear()
@@ -126,6 +126,7 @@ class Core(Journal):
         else:
             flags = RESTORE_POINT | (REENTRY if self.form == "handle" else 0)
             seq = yield from self._write_point(changes, flags, name=name, reason=reason)
+        self._progressed = self._progressed or self.happened or bool(changes)
         self.happened = False
         return seq
 
@@ -223,13 +224,13 @@ class Core(Journal):
         self._refuse_loose("the return")
         self.check_leftovers("the return")
         changes = self._changes(full=bool(self._append_only))
-        if progress and not (self.happened or self.completing or changes):
+        if progress and not (self._progressed or self.happened or self.completing or changes):
             raise NoProgressError(
                 "the step neither called, changed nor completed anything: it would do the same for ever. "
                 "Let it change the state, or call s.complete(result)"
             )
         quiet = self.form == "handle" and not (self.happened or changes)
-        self.happened = False
+        self.happened = self._progressed = False
         if quiet:
             yield from self.commit(*drafts)
         else:
