@@ -28,7 +28,7 @@ from perdure.errors import (
     UnfinishedError,
 )
 from perdure.log import Record, stub
-from perdure.ops import portable, transfer
+from perdure.ops import portable, receiving, transfer
 from perdure.runtime.store import AgentStore, open_agent_store
 from perdure.session.keyframer import Keyframer
 from perdure.stores.contract import Batch
@@ -64,7 +64,7 @@ def file(source: AgentStore, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(receiving, "BATCH_BYTES", 2000)
 
 
 def everything(store: AgentStore, session: str = SUBJECT) -> tuple[Any, ...]:
@@ -370,7 +370,7 @@ def test_while_one_imports_another_is_refused(source: AgentStore, target: AgentS
 
 def test_memory_does_not_grow_with_the_session(source: AgentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is received no more is held at a time than one batch and one item."""
-    monkeypatch.setattr(transfer, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(receiving, "BATCH_BYTES", 10_000)
     with source.session("large") as s:
         for number in range(60):
             s.state[f"noise {number}"] = random.Random(number).randbytes(2000)
@@ -378,8 +378,7 @@ def test_memory_does_not_grow_with_the_session(source: AgentStore, monkeypatch: 
     origin, items = transfer.sent(source.backend, "large")
     held: list[int] = []
     with open_agent_store("memory:") as target:
-        lease = target.backend.create("large", owner="me", epoch=origin.epoch + 1)
-        taking = transfer._Receiving(target.backend, origin, lease, there=target.backend.head("large"))
+        taking = receiving._Receiving(receiving.Holder(target.backend, target._keeper, "me", 10.0), origin)
 
         def watched() -> Iterator[transfer.Item]:
             for item in items:
@@ -424,3 +423,69 @@ def test_what_is_dropped_meanwhile_is_told(dropped: AgentStore) -> None:
     drop(dropped, dropped.snapshots("s")[1].seq)
     with pytest.raises(ConflictError, match="again"):
         list(items)
+
+
+# --- forks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forked(source: AgentStore) -> AgentStore:
+    """The source, with a fork of the subject, and a fork of that; each has gone on by itself."""
+    for base, at, into in ((SUBJECT, "start", "fork"), ("fork", -1, "fork of it")):
+        source.fork(base, at=at, into=into)
+        assert source.run(agent, into).status == "waiting"
+    return source
+
+
+def assert_same_fork(store: AgentStore, other: AgentStore, session: str) -> None:
+    assert list(store.backend.read(session)) == list(other.backend.read(session))
+    assert store.backend.head(session).bases == other.backend.head(session).bases
+    assert other.verify(session).ok
+    seqs = [point.seq for point in store.snapshots(session)]
+    assert [store.state_at(session, seq) for seq in seqs] == [other.state_at(session, seq) for seq in seqs]
+
+
+def test_a_fork_comes_with_what_it_goes_on_from(forked: AgentStore, target: AgentStore, tmp_path: Path) -> None:
+    forked.export_file("fork of it", tmp_path / "fork")
+    assert target.import_file(tmp_path / "fork").also == (SUBJECT, "fork")
+    assert_same_fork(forked, target, "fork of it")
+    for base in forked.backend.head("fork of it").bases:
+        assert target.backend.head(base.session).seq == base.seq
+        assert target.verify(base.session).ok
+    target.answer("fork of it", "publish", "yes")
+    assert target.run(agent, "fork of it").result == RESULT
+
+
+def test_a_fork_goes_on_from_the_session_that_is_there(forked: AgentStore, target: AgentStore) -> None:
+    forked.copy(SUBJECT, target)
+    before = everything(target)
+    assert forked.copy("fork", target).also == ()
+    assert forked.copy("fork of it", target).also == ()
+    assert everything(target) == before
+    for session in ("fork", "fork of it"):
+        assert_same_fork(forked, target, session)
+
+
+def test_a_fork_of_another_session_of_that_id_is_refused(forked: AgentStore, target: AgentStore) -> None:
+    target.run(agent, SUBJECT)
+    before = everything(target)
+    with pytest.raises(SessionExistsError, match="is a fork of"):
+        forked.copy("fork", target)
+    assert everything(target) == before
+    assert [head.session for head in target.backend.heads()] == [SUBJECT]
+
+
+@pytest.mark.usefixtures("small_batches", "forked")
+@pytest.mark.parametrize("point", ["import.part", "import.whole"])
+def test_a_fork_that_is_cut_off_goes_on(point: str, source: AgentStore, tmp_path: Path) -> None:
+    source.export_file("fork of it", tmp_path / "subject.perdure")
+    hit = 0
+    while dying_at(point, hit + 1, lambda: imports(tmp_path)):
+        hit += 1
+        with open_agent_store(str(tmp_path / "target.db")) as target:
+            if hit < 3 or point == "import.part":
+                target.import_file(tmp_path / "subject.perdure")
+            assert_same_fork(source, target, "fork of it")
+        for left in tmp_path.glob("target.db*"):
+            left.unlink()
+    assert hit >= 3

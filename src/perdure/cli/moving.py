@@ -80,11 +80,12 @@ def copy(
 
 
 def _tell(moved: Moved, where: Place, *, as_json: bool) -> None:
+    shown = where.command("show", moved.session)
     if as_json:
-        shown = where.command("show", moved.session)
-        output.document(
-            {"session": moved.session, "records": moved.records, "bytes": moved.stored_bytes, "show": shown}
-        )
-    else:
-        output.say(f"{moved.session}: {moved.records} records, {moved.stored_bytes} bytes")
-        output.say(f"to look at it: {where.command('show', moved.session)}")
+        counted = {"records": moved.records, "bytes": moved.stored_bytes, "also": list(moved.also)}
+        output.document({"session": moved.session, **counted, "show": shown})
+        return
+    output.say(f"{moved.session}: {moved.records} records, {moved.stored_bytes} bytes")
+    if moved.also:
+        output.say(f"with what it goes on from, up to there: {', '.join(moved.also)}")
+    output.say(f"to look at it: {shown}")

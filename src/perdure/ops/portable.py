@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from perdure import faults, limits, values
 from perdure.errors import DamageError, FormatNewerError, RefusedError, StoreFailedError
 from perdure.log import KIND_NAMES, KINDS, Record
+from perdure.log.origin import Base, writer_of
 from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def written(path: Path, origin: Origin, items: Iterable[Item]) -> Moved:
 
 
 def _head(origin: Origin) -> dict[str, Any]:
-    return {name: getattr(origin, name) for name in ("session", "family", "seq", "chain", "epoch")}
+    named = {name: getattr(origin, name) for name in ("session", "family", "seq", "chain", "epoch")}
+    return named | {"bases": [[base.session, base.seq] for base in origin.bases]}
 
 
 def _content(item: Item) -> tuple[int, bytes, bytes]:
@@ -181,8 +183,8 @@ def _read(path: Path, file: IO[bytes], length: int) -> bytes:
 def _origin(path: Path, content: bytes) -> Origin:
     try:
         found = values.decode(values.unseal(content)[1])
-        return Origin(**found)
-    except TypeError as error:
+        return Origin(**{**found, "bases": tuple(Base(session, seq) for session, seq in found["bases"])})
+    except (TypeError, LookupError, ValueError) as error:
         raise _damage(path, f"its head is not one: {error}") from error
 
 
@@ -194,6 +196,7 @@ def _items(path: Path, origin: Origin, blocks: Iterator[tuple[int, bytes]]) -> I
         elif kind == RECORD and len(content) >= _RECORD.size and content[8] in KIND_NAMES:
             epoch, number, time_us, chain = _RECORD.unpack_from(content)
             seq, body = seq + 1, content[_RECORD.size :]
-            yield Record(origin.session, seq, epoch, KIND_NAMES[number], time_us, body, chain)
+            writer = writer_of(seq, session=origin.session, bases=origin.bases)
+            yield Record(writer, seq, epoch, KIND_NAMES[number], time_us, body, chain)
         else:
             raise _damage(path, f"a block of kind {kind}, which was never written")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure.ops import portable, transfer
+from perdure.ops.receiving import Holder, received
 from perdure.recovery import restore
 from perdure.runtime import replay as replays
 from perdure.stores.ids import check_session_id
@@ -57,9 +58,8 @@ class Moving:
         return to._receive(*transfer.sent(self.backend, check_session_id(session)))
 
     def _receive(self, origin: transfer.Origin, items: Iterable[transfer.Item]) -> Moved:
-        return transfer.received(
-            self.backend, origin, items, keeper=self._keeper, owner=self._owner, lease_s=self._lease_s
-        )
+        holder = Holder(self.backend, self._keeper, self._owner, self._lease_s)
+        return received(holder, origin, items)
 
     def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:
         """Runs the code again with every action answered from the log, and compares; runs and writes nothing.

@@ -1,0 +1,290 @@
+"""Taking a log into a store, some at a time: what comes out of another store or a file.
+
+Indexes and the summary are made anew from the records; the summary is written with the last of them, and a log without
+one is not whole. The sessions that a fork goes on from come first, each up to the place of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from perdure import faults, values
+from perdure.errors import DamageError, SessionExistsError, SessionUnknownError
+from perdure.log import dropped
+from perdure.log.entry import Entry, opened
+from perdure.log.marks import Marks
+from perdure.log.origin import Base
+from perdure.log.record import GENESIS, Record, is_stub, verified
+from perdure.log.summary import Summary
+from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
+from perdure.session import needs
+from perdure.session.lease import Keeper, acquire
+from perdure.session.snapshot import Reader, gone
+from perdure.session.writer import keyframes_of, points_of
+from perdure.stores.contract import Batch, Store
+
+if TYPE_CHECKING:
+    from perdure.stores.contract import Lease
+
+BATCH_BYTES: Final = 8 << 20
+"""Written in one commit: no more memory is held, and no other writer waits for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who takes logs into a store: its name as an owner of sessions, and what keeps its leases."""
+
+    store: Store
+    keeper: Keeper
+    owner: str
+    lease_s: float
+
+
+@dataclass(slots=True)
+class _Session:
+    """The session that is written now. Up to record `there` it was written in an earlier attempt, with this chain."""
+
+    lease: Lease
+    there: int
+    chain: bytes
+    written: int
+
+
+def received(holder: Holder, origin: Origin, items: Iterable[Item]) -> Moved:
+    """Takes a log in; durable on return, and free for whoever opens it next, in an epoch above that of its origin.
+
+    What is cut off half-way is refused by everything that reads sessions, and goes on when the same log is received
+    again. Raises `SessionExistsError`, `SessionErasedError`, `HeldError`, and `DamageError` when an item is not what
+    was sent.
+    """
+    receiving = _Receiving(holder, origin)
+    try:
+        return receiving.all(items)
+    finally:
+        receiving.let_go()
+
+
+@dataclass(slots=True)
+class _Receiving:
+    """A log that is being taken in. `now` is None while its records are those of a session that is there already."""
+
+    holder: Holder
+    origin: Origin
+    now: _Session | None = None
+    session: str = ""
+    summary: Summary = field(default_factory=Summary)
+    marks: Marks = field(default_factory=Marks)
+    known: set[bytes] = field(default_factory=set)
+    passed: set[bytes] = field(default_factory=set)
+    chunks: dict[bytes, bytes] = field(default_factory=dict)
+    records: list[tuple[Record, Entry, list[bytes]]] = field(default_factory=list)
+    dictionary: values.Dictionary | None = None
+    stubs: list[int] = field(default_factory=list)
+    amended: list[Entry] = field(default_factory=list)
+    also: list[str] = field(default_factory=list)
+    waiting_bytes: int = 0
+    moved_bytes: int = 0
+
+    @property
+    def store(self) -> Store:
+        return self.holder.store
+
+    def all(self, items: Iterable[Item]) -> Moved:
+        """Every item. The last records of each session come in one commit with its summary."""
+        origin, seq, chain = self.origin, 0, GENESIS
+        self._check_new()
+        self._begin(origin.bases[0].session if origin.bases else origin.session)
+        for record in verified(
+            self._chunks_aside(items), session=origin.session, after=0, previous=GENESIS, bases=origin.bases
+        ):
+            if record.session != self.session:
+                self._end(seq, chain)
+                self._begin_fork(record, Base(self.session, seq))
+            seq, chain = record.seq, record.chain
+            self._take(record)
+        if (seq, chain) != (origin.seq, origin.chain):
+            raise DamageError(f"{origin.session}: its records end with {seq}, not with {origin.seq} as was announced")
+        self._end(seq, chain)
+        return Moved(origin.session, seq, self.moved_bytes, tuple(self.also))
+
+    # --- the session that is written ----------------------------------------------------------------------------------
+
+    def _check_new(self) -> None:
+        """Raises `SessionExistsError` at once if the log is there, before the sessions that it goes on from come."""
+        try:
+            head = self.store.head(self.origin.session)
+        except SessionUnknownError:
+            return
+        if head.summary or head.epoch <= self.origin.epoch:
+            raise self._exists(self.origin.session)
+
+    def _begin(self, session: str) -> None:
+        """The first session: made, or gone on with if it was received half-way, or, for a fork, there already."""
+        self.session = session
+        origin, holder = self.origin, self.holder
+        try:
+            lease = self.store.create(session, owner=holder.owner, family=origin.family, epoch=origin.epoch + 1)
+        except SessionExistsError:
+            self.now = self._half(session)
+        else:
+            self._write_to(lease, there=0, chain=GENESIS)
+        faults.reach("import.begun")
+
+    def _begin_fork(self, first: Record, base: Base) -> None:
+        """The next session, which begins with this record and goes on from there."""
+        self.session = first.session
+        try:
+            self.store.fork(first.session, Batch((first,)), base=base, epoch=self.origin.epoch + 1)
+        except SessionExistsError:
+            self.now = self._half(first.session)
+        else:
+            lease = acquire(self.store, first.session, owner=self.holder.owner, wait_s=0.0, lease_s=self.holder.lease_s)
+            self._write_to(lease, there=first.seq, chain=first.chain)
+
+    def _write_to(self, lease: Lease, *, there: int, chain: bytes) -> None:
+        self.holder.keeper.keep(lease)
+        self.now = _Session(lease, there, chain, there)
+        if self.session != self.origin.session:
+            self.also.append(self.session)
+
+    def _half(self, session: str) -> _Session | None:
+        """The session that was received half-way; None if it is whole, as one that a fork goes on from may be."""
+        head = self.store.head(session)
+        if head.summary:
+            if session == self.origin.session:
+                raise self._exists(session)
+            return None
+        lease = acquire(self.store, session, owner=self.holder.owner, wait_s=0.0, lease_s=self.holder.lease_s)
+        self._write_to(lease, there=head.seq, chain=head.chain)
+        return self.now
+
+    def _end(self, seq: int, chain: bytes) -> None:
+        """The last record of this session has come."""
+        if self.now is None:
+            self._check_same(seq, chain)
+            return
+        self._check_dropped()
+        if seq < self.now.there:
+            raise SessionExistsError(self._other(f"it has {self.now.there} records, this log {seq}"))
+        self._write(self.summary.encoded(session=self.session, seq=seq, chain=chain))
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Gives the session back that is written now."""
+        if self.now is not None:
+            lease, self.now = self.now.lease, None
+            self.holder.keeper.let_go(lease)
+
+    def _check_same(self, seq: int, chain: bytes) -> None:
+        head = self.store.head(self.session)
+        if head.seq < seq or self.store.read_at(self.session, [seq])[0].chain != chain:
+            raise SessionExistsError(
+                f"{self.origin.session} is a fork of {self.session} at record {seq}, and the {self.session} in "
+                f"{self.store.url} has no such record; nothing was changed. Take another store"
+            )
+
+    # --- items --------------------------------------------------------------------------------------------------------
+
+    def _chunks_aside(self, items: Iterable[Item]) -> Iterator[Record]:
+        """The records; chunks are taken on the way. Before one more comes, what has piled up is written."""
+        for item in items:
+            if self.waiting_bytes >= BATCH_BYTES:
+                self._write(b"")
+            self.moved_bytes += size(item)
+            self.waiting_bytes += size(item) if self.now is not None else 0
+            if isinstance(item, Chunk):
+                self._take_chunk(item)
+            else:
+                yield item
+
+    def _take_chunk(self, chunk: Chunk) -> None:
+        if values.address(chunk.frame) != chunk.address:
+            raise DamageError(f"{self.origin.session}: chunk {chunk.address.hex()} is not what was written")
+        self.known.add(chunk.address)
+        if self.now is None:
+            self.passed.add(chunk.address)
+        else:
+            self.chunks[chunk.address] = chunk.frame
+
+    def _take(self, record: Record) -> None:
+        entry = self._opened(record)
+        for address in needs.contents(entry):
+            self._check_there(record, address)
+        marks = self.marks.of(entry)
+        self.summary = self.summary.after(entry).marked(marks, seq=record.seq)
+        if self.now is None:
+            return
+        if record.seq > self.now.there:
+            self.records.append((record, entry, marks))
+        elif record.seq == self.now.there and record.chain != self.now.chain:
+            raise SessionExistsError(self._other(f"its record {record.seq} is another"))
+
+    def _check_there(self, record: Record, address: bytes) -> None:
+        """A chunk of the base of a fork that was there already is there with it, and not stored again."""
+        if address not in self.known:
+            raise DamageError(f"{record.session}: record {record.seq} needs chunk {address.hex()}, which did not come")
+        if self.now is not None and address in self.passed:
+            self.store.chunks(self.session, [address])
+            self.passed.discard(address)
+
+    def _opened(self, record: Record) -> Entry:
+        """The entry; of a body that was dropped what stands for it: whether lawfully, is known at the end."""
+        if is_stub(record.body):
+            self.stubs.append(record.seq)
+            return dropped.entry_of(record)
+        entry = opened(record, dictionary=self._dictionary)
+        if entry.kind == "amended":
+            self.amended.append(entry)
+        return entry
+
+    def _check_dropped(self) -> None:
+        lawful = dropped.Dropped(self.amended) | Reader(self.store, self.session).dropped_by_bases()
+        lost = dropped.ranges(seq for seq in self.stubs if seq not in lawful)
+        if lost:
+            raise DamageError(gone(self.session, *lost[0]))
+
+    def _dictionary(self, address: bytes) -> values.Dictionary:
+        """A chunk that came as the dictionary of a body: the last one is kept, as the next bodies need the same."""
+        if self.dictionary is None or self.dictionary.digest != address:
+            if address not in self.known:
+                raise DamageError(f"{self.session}: chunk {address.hex()}, a dictionary, did not come")
+            frame = self.chunks.get(address) or self.store.chunks(self.session, [address])[address]
+            self.dictionary = values.Dictionary.from_chunk(frame)
+        return self.dictionary
+
+    def _write(self, summary: bytes) -> None:
+        if self.now is None:
+            return
+        epoch = self.now.lease.epoch
+        if self.chunks:
+            self.store.put_chunks(self.session, self.chunks, epoch=epoch)
+            faults.reach("import.chunks")
+        entries = [entry for _, entry, _ in self.records]
+        batch = Batch(
+            tuple(record for record, _, _ in self.records),
+            points_of(entries),
+            tuple((mark, entry.seq) for _, entry, marks in self.records for mark in marks),
+            keyframes_of(entries),
+            summary,
+        )
+        if summary or batch.records:
+            self.store.append(self.session, batch, epoch=epoch, head=self.now.written)
+            faults.reach("import.whole" if summary else "import.part")
+        self.now.written += len(batch.records)
+        self.chunks, self.records, self.waiting_bytes = {}, [], 0
+
+    # --- refusing -----------------------------------------------------------------------------------------------------
+
+    def _exists(self, session: str) -> SessionExistsError:
+        return SessionExistsError(
+            f"there is a session {session} in {self.store.url} already; nothing was changed. "
+            "Its id is part of its log: to have both, take another store"
+        )
+
+    def _other(self, why: str) -> str:
+        return (
+            f"{self.session} was once received half-way in {self.store.url}, from another log ({why}). "
+            "Receive that one again, or take another store"
+        )
