@@ -68,25 +68,33 @@ def closing(commit: Commit, text: bytes) -> Commit:
     return replace(commit, size=len(text), text=lines.digest(text))
 
 
-def following(before: Commit, batch: Batch, change: Change | None = None) -> tuple[bytes, Commit]:
-    """(its lines, its commit) of a batch that comes after another commit."""
-    amended = b"".join(lines.body_line(seq, body) for seq, body in change.bodies) if change is not None else b""
-    text = amended + b"".join(map(lines.record_line, batch.records))
+def following(
+    before: Commit, batch: Batch, change: Change | None = None, *, tick: int = 0
+) -> tuple[bytes, list[int], Commit]:
+    """(its lines, where its records begin in them, its commit) of a batch that comes after another commit."""
+    found = [lines.body_line(seq, body) for seq, body in change.bodies] if change is not None else []
+    is_amended, at, starts = bool(found), sum(map(len, found)), []
+    for record in batch.records:
+        line = lines.record_line(record)
+        starts.append(at)
+        at += len(line)
+        found.append(line)
     last = batch.records[-1] if batch.records else before
+    text = b"".join(found)
     commit = Commit(
         seq=last.seq,
         chain=last.chain,
         epoch=before.epoch,
         owner=before.owner,
-        tick=before.tick,
+        tick=tick or before.tick,
         summary=batch.summary or before.summary,
         sent=before.sent,
-        amended=before.amended or bool(amended),
+        amended=before.amended or is_amended,
         rows=_rows(batch, change),
         size=len(text),
         text=lines.digest(text),
     )
-    return text, commit
+    return text, starts, commit
 
 
 def _rows(batch: Batch, change: Change | None) -> Rows:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -64,22 +64,37 @@ class Folder:
 
     # ------------------------------------------------------------------------------------------------ looking
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Holds the folder for this thread and process. What is known of it is the newest inside."""
-        with self.guard:
-            if self._folder < 0:
-                self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            with lock.locked(self._folder, url=str(self.path), busy_s=self._busy_s):
-                self.look()
-                yield
+    def lock(self) -> None:
+        """Keeps other processes from writing until `unlock`, and looks what is newest. The caller holds `guard`."""
+        if self._folder < 0:
+            self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        lock.acquire(self._folder, url=str(self.path), busy_s=self._busy_s)
+        try:
+            self.look()
+        except BaseException:
+            self.unlock()
+            raise
+
+    def unlock(self) -> None:
+        """Lets others write again."""
+        if self._folder >= 0:
+            lock.release(self._folder)
 
     def look(self) -> Commit:
         """The newest commit. Raises `FileNotFoundError` when the folder is gone, `DamageError` if nothing is known."""
         if self._torn is not None:
             self._cut(self._torn)
-        while not self._is_newest():
-            pass
+        try:
+            while not self._is_newest():
+                pass
+        except FileNotFoundError:  # the file that was the newest is gone; or all of them
+            self.forget()
+            self._load()
+        return self.commit
+
+    @property
+    def commit(self) -> Commit:
+        """The newest commit at the last `look`."""
         if self._commit is None:
             raise lines.damaged(self.session, f"its log in {self.path} cannot be read: {self.damage}")
         return self._commit
@@ -116,7 +131,7 @@ class Folder:
             return False
         if state.st_size != self._size:
             self._take_in(last, state.st_size)
-        if last.next > last.first and os.path.exists(self._segment(last.next)):  # noqa: PTH110 - likewise
+        if last.next > last.first and os.access(self._segment(last.next), os.F_OK):
             self._sealed[last.first] = last
             self._close_file()
             self._read_last(last.next, hint.read_hint(self.path, self.session))
@@ -211,20 +226,18 @@ class Folder:
 
     def page(self, after: int, upto: int) -> list[Record]:
         """Some of the next records, at least one unless there is none. Raises `DamageError` if that cannot be read."""
-        with self.guard:
-            self.look()
-            found = self._scan_from(after + 1)
-            if found is None or max(found.first, after + 1) > upto:
-                return []
-            seq = max(found.first, after + 1)
-            begin = found.starts[seq - found.first]
-            stop = seq + 1
-            while stop <= min(upto, found.next - 1) and begin <= found.starts[stop - found.first] < begin + _READ_BYTES:
-                stop += 1
-            later = (start for start in found.starts[stop - found.first :] if start > begin)
-            end = next(later, found.end)
-            starts = [found.starts[n - found.first] - begin for n in range(seq, stop)]
-            place = self._segment(found.first)
+        found = self._scan_from(after + 1)
+        if found is None or max(found.first, after + 1) > upto:
+            return []
+        seq = max(found.first, after + 1)
+        begin = found.starts[seq - found.first]
+        stop = seq + 1
+        while stop <= min(upto, found.next - 1) and begin <= found.starts[stop - found.first] < begin + _READ_BYTES:
+            stop += 1
+        later = (start for start in found.starts[stop - found.first :] if start > begin)
+        end = next(later, found.end)
+        starts = [found.starts[n - found.first] - begin for n in range(seq, stop)]
+        place = self._segment(found.first)
         if begin < 0:
             raise self._unreadable(seq, place)
         return self._records(place, begin, end, starts=starts, seq=seq)
@@ -275,10 +288,11 @@ class Folder:
 
     # ------------------------------------------------------------------------------------------------ writing
 
-    def write(self, text: bytes, commit: Commit, *, point: str = "") -> None:
-        """Writes one batch, its lines and its commit; durable on return. On any error it is not there. Inside `locked`.
+    def write(self, text: bytes, commit: Commit, *, starts: Sequence[int] | None = None, point: str = "") -> None:
+        """Writes one batch, its lines and its commit; durable on return. On any error it is not there. When locked.
 
-        `point` is one of `faults`, reached when the lines are written and the commit is not.
+        `starts` says where its records begin, if it has no other lines. `point` is one of `faults`, reached when the
+        lines are written and the commit is not.
         """
         if self.damage:
             raise lines.damaged(self.session, self.damage)
@@ -298,8 +312,11 @@ class Folder:
             self._undo(base)
             raise
         self._size = base + len(text) + len(end)
-        scan.scan_on(last, text + end, self.session)
-        self._commit = last.commit
+        if starts is None:
+            scan.scan_on(last, text + end, self.session)
+        else:
+            last.add(commit, [base + start for start in starts], self._size)
+        self._commit = commit
         self._remember()
 
     def _write_lines(self, records: bytes, commit: bytes, base: int, *, point: str) -> None:
@@ -393,7 +410,9 @@ class Folder:
         last, commit = self._last, self._commit
         if last is None or commit is None or self._header is None:
             return
-        line = hint.hint_line(replace(self._header, first=last.first), end=last.end, commit=commit)
+        if self._header.first != last.first:
+            self._header = replace(self._header, first=last.first)
+        line = hint.hint_line(self._header, end=last.end, commit=commit)
         self._proved = last.end
         with suppress(OSError):
             if self._hint < 0:

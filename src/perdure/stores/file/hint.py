@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from perdure.log import Base
 from perdure.stores.file import disk, lines
 from perdure.stores.file.commit import Commit
 from perdure.stores.file.lines import Header
@@ -38,9 +40,14 @@ def hint_line(header: Header, *, end: int, commit: Commit) -> bytes:
     text = (
         f'{{"first":{header.first},"end":{end},"seq":{commit.seq},"epoch":{commit.epoch},"tick":{commit.tick}'
         f',"sent":{commit.sent},"chain":"{commit.chain.hex()}","owner":{lines.quoted(commit.owner)}'
-        f',"family":{json.dumps(header.family)}{lines.bases_told(header.bases)}'
+        f"{_family_told(header.family, header.bases)}"
     )
     return lines.checked(text.encode(), header.session).ljust(_BYTES)
+
+
+@lru_cache(maxsize=256)
+def _family_told(family: str, bases: tuple[Base, ...]) -> str:
+    return f',"family":{json.dumps(family)}{lines.bases_told(bases)}'
 
 
 def read_hint(folder: Path, session: str) -> Hint | None:

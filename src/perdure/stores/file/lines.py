@@ -11,6 +11,7 @@ import json
 import re
 from binascii import a2b_base64, b2a_base64
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
@@ -160,6 +161,7 @@ def digest(text: bytes | memoryview) -> str:
     return sha256(text).hexdigest()[:_CHECK_CHARS]
 
 
+@lru_cache(maxsize=256)
 def quoted(text: str) -> str:
     """Text as JSON; with half characters, which strict JSON cannot hold, a list of its bytes in hex."""
     try:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Final
 from weakref import WeakSet
 
-from perdure.errors import FormatNewerError, ProcessForkedError, SessionError
+from perdure.errors import FormatNewerError, PerdureError, ProcessForkedError, SessionError
 from perdure.stores import refusals
-from perdure.stores.file import lines, names
+from perdure.stores.file import disk, lines, names
 from perdure.stores.file.folder import Folder, segment_name, segment_numbers
 from perdure.stores.file.root import Root
 
@@ -48,21 +48,35 @@ class OpenFolders:
     @contextmanager
     def used(self, session: str) -> Iterator[Folder]:
         """The session's folder, for this thread alone, with what is newest in it looked up."""
-        with self._taken(session) as folder, folder.guard:
-            self._look(folder)
-            yield folder
+        folder = self._take(session)
+        try:
+            with folder.guard:
+                folder.look()
+                yield folder
+        except OSError as error:
+            if error.errno is None:  # raised by a test, not by the system
+                raise
+            raise self._meaning(session, error) from error
+        finally:
+            self._give(folder)
 
     @contextmanager
     def locked(self, session: str) -> Iterator[Folder]:
         """The same, and no other process writes there meanwhile."""
-        with self._taken(session) as folder, folder.guard:
-            self._look(folder)
-            try:
-                with folder.locked():
+        folder = self._take(session)
+        try:
+            with folder.guard:
+                folder.lock()
+                try:
                     yield folder
-            except FileNotFoundError as error:
-                folder.forget()
-                raise self.absent(session) from error
+                finally:
+                    folder.unlock()
+        except OSError as error:
+            if error.errno is None:
+                raise
+            raise self._meaning(session, error) from error
+        finally:
+            self._give(folder)
 
     def absent(self, session: str) -> SessionError:
         """Why there is no such session."""
@@ -105,8 +119,7 @@ class OpenFolders:
 
     # ------------------------------------------------------------------------------------------------ inside
 
-    @contextmanager
-    def _taken(self, session: str) -> Iterator[Folder]:
+    def _take(self, session: str) -> Folder:
         with self._guard:
             self.check()
             folder = self._folders.pop(session, None) or self._new(session)
@@ -115,15 +128,23 @@ class OpenFolders:
             late = self._unused() if len(self._folders) > _OPEN_MAX else None
         if late is not None:
             late.close()
-        try:
-            yield folder
-        finally:
-            with self._guard:
-                self._users[session] -= 1
-                if not self._users[session]:
-                    del self._users[session]
-                    if self._closed:
-                        folder.close()
+        return folder
+
+    def _give(self, folder: Folder) -> None:
+        with self._guard:
+            session = folder.session
+            self._users[session] -= 1
+            if not self._users[session]:
+                del self._users[session]
+                if self._closed:
+                    folder.close()
+
+    def _meaning(self, session: str, error: OSError) -> PerdureError:
+        """The error to raise instead of the system's: of a folder that is gone, that there is no such session."""
+        is_there = self._root.session(session).exists() and not self._root.tomb(session).exists()
+        if isinstance(error, FileNotFoundError) and not (is_there and segment_numbers(self._root.session(session))):
+            return self.absent(session)
+        return disk.failure(self._url, error)
 
     def _unused(self) -> Folder | None:
         """Takes out the folder that was not used for the longest time."""
@@ -131,20 +152,6 @@ class OpenFolders:
             if session not in self._users:
                 return self._folders.pop(session)
         return None
-
-    def _look(self, folder: Folder) -> None:
-        try:
-            folder.look()
-        except FileNotFoundError:
-            folder.close()
-            folder.forget()
-            self._look_again(folder)
-
-    def _look_again(self, folder: Folder) -> None:
-        try:
-            folder.look()
-        except FileNotFoundError as error:
-            raise self.absent(folder.session) from error
 
     def _new(self, session: str) -> Folder:
         path = self._root.session(session)

@@ -43,11 +43,11 @@ class Sessions:
         with self._root.locked(shared=True):
             self._check_new(session)
             with self._folders.used(base.session) as folder:
-                own_from, head = folder.seam + 1, folder.look().seq
+                own_from, head = folder.seam + 1, folder.commit.seq
                 family, bases = folder.family, folder.bases
             check_fork(session, batch, base=base, own_from=own_from, head=head)
             before = commits.created("", epoch=epoch, tick=self.tick_after(-1))
-            text, commit = commits.following(before, batch)
+            text, _, commit = commits.following(before, batch)
             header = Header(session, family, base.seq + 1, (*bases, base))
             self._make(header, text, commit, point="fork.inside")
 
@@ -134,7 +134,7 @@ class Sessions:
 
 def head_of(folder: Folder) -> Head:
     """Where a log ends."""
-    commit = folder.look()
+    commit = folder.commit
     return Head(folder.session, folder.family, commit.seq, commit.chain, commit.epoch, commit.summary, folder.bases)
 
 

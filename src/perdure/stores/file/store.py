@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -114,12 +114,12 @@ class FileStore(Store):
             return self._lease(folder)
 
     def _lease(self, folder: Folder) -> Lease:
-        commit = folder.look()
+        commit = folder.commit
         counter = hint.read_pulse(folder.path, folder.session, epoch=commit.epoch)
         return Lease(folder.session, commit.epoch, commit.owner, counter)
 
     def _set_lease(self, folder: Folder, lease: Lease) -> Lease:
-        folder.write(b"", replace(commits.bare(folder.look()), epoch=lease.epoch, owner=lease.owner))
+        folder.write(b"", replace(commits.bare(folder.commit), epoch=lease.epoch, owner=lease.owner))
         return lease
 
     # ---------------------------------------------------------------------------------------------- the log
@@ -134,14 +134,15 @@ class FileStore(Store):
             for number in batch.taken:
                 if number not in folder.index().items:
                     raise refusals.taken(session, number=number)
-            text, commit = commits.following(replace(before, tick=self._sessions.tick_after(before.tick)), batch)
-            folder.write(text, commit, point="append.inside")
+            tick = self._sessions.tick_after(before.tick)
+            text, starts, commit = commits.following(before, batch, tick=tick)
+            folder.write(text, commit, starts=starts, point="append.inside")
             return commit.sent
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`. The item is a line of the log's newest segment."""
         with self._writing(session) as folder:
-            before = folder.look()
+            before = folder.commit
             if mark is not None and before.sent and mark in folder.index().sent:
                 return None
             number = before.sent + 1
@@ -152,7 +153,7 @@ class FileStore(Store):
     def inbox(self, session: str, *, after: int = 0) -> list[Item]:
         """See `Store.inbox`."""
         with self._reading(session) as folder:
-            if not folder.look().sent:
+            if not folder.commit.sent:
                 return []
             items = sorted(folder.index().items.items())
             return [Item(number, folder.content(item)) for number, item in items if number > after]
@@ -160,7 +161,7 @@ class FileStore(Store):
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
         with self._reading(session) as folder:
-            end = folder.look().seq
+            end = folder.commit.seq
         return self._pages(session, after=max(0, after), upto=end if upto is None else min(upto, end))
 
     def _pages(self, session: str, *, after: int, upto: int) -> Iterator[Record]:
@@ -177,7 +178,7 @@ class FileStore(Store):
     def _parts(self, session: str) -> list[tuple[str, int]]:
         """Whose records the log is made of, the oldest first, each with the last of its records that count."""
         with self._reading(session) as folder:
-            return [*((base.session, base.seq) for base in folder.bases), (session, folder.look().seq)]
+            return [*((base.session, base.seq) for base in folder.bases), (session, folder.commit.seq)]
 
     def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
         """See `Store.read_at`."""
@@ -271,7 +272,7 @@ class FileStore(Store):
         self._folders.close()
 
     def _held(self, folder: Folder, *, epoch: int | None) -> Commit:
-        commit = folder.look()
+        commit = folder.commit
         if epoch is None:
             if commit.owner:
                 raise refusals.held_by(self._lease(folder))
@@ -286,15 +287,11 @@ class FileStore(Store):
         with disk.failing(self.url):
             yield
 
-    @contextmanager
-    def _reading(self, session: str) -> Iterator[Folder]:
-        with self._using(), self._folders.used(check_session_id(session)) as folder:
-            yield folder
+    def _reading(self, session: str) -> AbstractContextManager[Folder]:
+        return self._folders.used(check_session_id(session))
 
-    @contextmanager
-    def _writing(self, session: str) -> Iterator[Folder]:
-        with self._using(), self._folders.locked(check_session_id(session)) as folder:
-            yield folder
+    def _writing(self, session: str) -> AbstractContextManager[Folder]:
+        return self._folders.locked(check_session_id(session))
 
 
 def _is_holder(newest: Lease, lease: Lease) -> bool:
