@@ -21,7 +21,7 @@ from perdure.log import Base, Record
 from perdure.log.origin import seam_of
 from perdure.stores.file import disk, hint, lines, lock, scan
 from perdure.stores.file.commit import Commit, commit_line
-from perdure.stores.file.hint import Hint
+from perdure.stores.file.hint import Hint, HintFile
 from perdure.stores.file.index import Index
 from perdure.stores.file.lines import Header
 from perdure.stores.file.scan import Scan, Sent
@@ -50,7 +50,8 @@ class Folder:
         self.path, self.session = path, session
         self.guard = threading.RLock()
         self._busy_s, self._segment_bytes = busy_s, segment_bytes
-        self._folder = self._file = self._hint = -1
+        self._folder = self._file = -1
+        self._hint: HintFile | None = None
         self._last: Scan | None = None
         self._commit: Commit | None = None
         self._header: Header | None = None
@@ -415,9 +416,9 @@ class Folder:
         line = hint.hint_line(self._header, end=last.end, commit=commit)
         self._proved = last.end
         with suppress(OSError):
-            if self._hint < 0:
-                self._hint = os.open(self.path / hint.HINT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            disk.write_at(self._hint, line, 0)
+            if self._hint is None:
+                self._hint = HintFile(self.path)
+            self._hint.tell(line)
 
     # ------------------------------------------------------------------------------------------------ closing
 
@@ -431,10 +432,12 @@ class Folder:
     def close(self) -> None:
         """Gives its files back."""
         self._close_file()
-        for file in (self._folder, self._hint):
-            if file >= 0:
-                os.close(file)
-        self._folder = self._hint = -1
+        if self._folder >= 0:
+            os.close(self._folder)
+        self._folder = -1
+        if self._hint is not None:
+            self._hint.close()
+        self._hint = None
 
     def _close_file(self) -> None:
         if self._file >= 0:

@@ -8,6 +8,7 @@ says less and is as true. One that cannot be read says nothing.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +23,8 @@ from perdure.stores.file.lines import Header
 HINT: Final = "head.json"
 PULSE: Final = "pulse.json"
 
-_BYTES: Final = 512
+_BYTES: Final = 1024
+_FILE_BYTES: Final = 4096
 _READ_BYTES: Final = 1 << 16
 
 
@@ -48,6 +50,32 @@ def hint_line(header: Header, *, end: int, commit: Commit) -> bytes:
 @lru_cache(maxsize=256)
 def _family_told(family: str, bases: tuple[Base, ...]) -> str:
     return f',"family":{json.dumps(family)}{lines.bases_told(bases)}'
+
+
+class HintFile:
+    """The hint of a folder, open to be told often: by way of memory, as a write would burden the next sync."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / HINT, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            if os.fstat(self._file).st_size < _FILE_BYTES:
+                disk.write_at(self._file, b" " * _FILE_BYTES, 0)
+            self._memory = mmap.mmap(self._file, _FILE_BYTES)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def tell(self, line: bytes) -> None:
+        """Makes this the hint."""
+        if len(line) > _FILE_BYTES or os.fstat(self._file).st_size < _FILE_BYTES:  # cut by somebody
+            disk.write_at(self._file, line.ljust(_FILE_BYTES), 0)
+        else:
+            self._memory[: len(line)] = line
+
+    def close(self) -> None:
+        """Gives file and memory back."""
+        self._memory.close()
+        os.close(self._file)
 
 
 def read_hint(folder: Path, session: str) -> Hint | None:
