@@ -14,7 +14,7 @@ class TestSqlite(DurableStoreConformance, KeepingChecks):
         return open_store(place / "agents.db")
 
 
-class TestFile(DurableStoreConformance):
+class TestFile(DurableStoreConformance, KeepingChecks):
     def open(self, place: Path) -> Store:
         return open_store(f"file:{place / 'agents'}")
 

@@ -72,6 +72,10 @@ class HintFile:
         else:
             self._memory[: len(line)] = line
 
+    def sync(self) -> None:
+        """What was told is durable when this returns."""
+        os.fsync(self._file)
+
     def close(self) -> None:
         """Gives file and memory back."""
         self._memory.close()

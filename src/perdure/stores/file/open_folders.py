@@ -16,8 +16,9 @@ from weakref import WeakSet
 from perdure.errors import FormatNewerError, PerdureError, ProcessForkedError, SessionError
 from perdure.stores import refusals
 from perdure.stores.file import disk, lines, names
-from perdure.stores.file.folder import Folder, segment_name, segment_numbers
+from perdure.stores.file.folder import Folder
 from perdure.stores.file.root import Root
+from perdure.stores.file.view import FolderView, segment_name, segment_numbers
 
 _OPEN_MAX: Final = 64
 """Folders that are kept open; each has up to three files."""
@@ -84,12 +85,12 @@ class OpenFolders:
             return refusals.erased(session)
         return refusals.unknown(session, url=self._url)
 
-    def each(self, prefix: str) -> Iterator[Folder]:
+    def each(self, prefix: str) -> Iterator[FolderView]:
         """Every session's folder whose id begins so, as it is now; none of them open, or used by anyone else."""
         for name in sorted(os.listdir(self._root.sessions)):  # noqa: PTH208 - names are what is read
             session = names.session_id(name) or self._cut_id(name)
             if session is not None and session.startswith(prefix):
-                yield self._new(session)
+                yield FolderView(self._root.session(session), session)
 
     def drop(self, session: str) -> None:
         """Forgets a session that is gone."""

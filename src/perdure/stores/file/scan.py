@@ -47,7 +47,7 @@ class Scan:
 
     `starts[n]` is where record `first + n` begins, -1 if its line is not one. `rows` are what its batches change of the
     indexes, the inbox and earlier bodies, in order; `fault` says what of them is lost, "" if nothing is. `commit` is
-    the last one, None if there is none that can be read.
+    the last one, None if there is none that can be read; `inode` is the file that was read.
     """
 
     first: int
@@ -57,6 +57,7 @@ class Scan:
     starts: array[int] = field(default_factory=lambda: array("q"))
     rows: list[Row] = field(default_factory=list)
     fault: str = ""
+    inode: int = 0
 
     @property
     def next(self) -> int:

@@ -17,10 +17,10 @@ from perdure.stores.contract import Batch, Head, check_fork
 from perdure.stores.file import commit as commits
 from perdure.stores.file import disk, hint, lines
 from perdure.stores.file.commit import Commit, commit_line
-from perdure.stores.file.folder import Folder, segment_name, segment_numbers
 from perdure.stores.file.lines import Header
 from perdure.stores.file.open_folders import OpenFolders
 from perdure.stores.file.root import Root
+from perdure.stores.file.view import FolderView, segment_name, segment_numbers
 
 
 class Sessions:
@@ -132,7 +132,7 @@ class Sessions:
                 yield 0, Head(folder.session, "", 0, GENESIS, 0, b"")
 
 
-def head_of(folder: Folder) -> Head:
+def head_of(folder: FolderView) -> Head:
     """Where a log ends."""
     commit = folder.commit
     return Head(folder.session, folder.family, commit.seq, commit.chain, commit.epoch, commit.summary, folder.bases)

@@ -7,18 +7,19 @@ How lines are written is next door; what bodies mean is nobody's business here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from perdure import faults
 from perdure.errors import SessionErasedError, SessionUnknownError, StoreUrlError
 from perdure.log import Base, Record
 from perdure.stores import refusals
-from perdure.stores.contract import Batch, Head, Item, Lease, Point, Store, check_batch
+from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point, Store, check_batch, check_change
+from perdure.stores.file import chunk_files, disk, hint, lines
 from perdure.stores.file import commit as commits
-from perdure.stores.file import disk, hint, lines
 from perdure.stores.file.commit import Commit
 from perdure.stores.file.folder import Folder
 from perdure.stores.file.index import Index
@@ -155,8 +156,7 @@ class FileStore(Store):
         with self._reading(session) as folder:
             if not folder.commit.sent:
                 return []
-            items = sorted(folder.index().items.items())
-            return [Item(number, folder.content(item)) for number, item in items if number > after]
+            return folder.items(after)
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
@@ -237,20 +237,12 @@ class FileStore(Store):
     # ---------------------------------------------------------------------------------------------- chunks
 
     def put_chunks(self, session: str, chunks: Mapping[bytes, bytes], *, epoch: int | None) -> None:
-        """See `Store.put_chunks`."""
+        """See `Store.put_chunks`. A file for each, which has its name once it is whole and synced."""
         with self._using(), self._root.locked(shared=True):
             with self._reading(session) as folder:
                 self._held(folder, epoch=epoch)
-                place = self._root.family(folder.family)
-            if not place.exists():
-                place.mkdir(exist_ok=True)
-                disk.sync_folder(place.parent)
-            for digest, content in chunks.items():
-                path = place / _chunk_name(digest)
-                if not (path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content):
-                    disk.replace(path, content)
-            if chunks:
-                disk.sync_folder(place)
+                family = folder.family
+            chunk_files.put(self._root.family(family), chunks)
 
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
         """See `Store.chunks`."""
@@ -259,17 +251,73 @@ class FileStore(Store):
         kept = {}
         with self._using():
             for digest in digests:
-                try:
-                    kept[digest] = (place / _chunk_name(digest)).read_bytes()
-                except FileNotFoundError:
-                    raise refusals.missing_chunk(session, digest=digest) from None
+                content = chunk_files.get(place, digest)
+                if content is None:
+                    raise refusals.missing_chunk(session, digest=digest)
+                kept[digest] = content
         return kept
+
+    def chunk_sizes(self, session: str) -> dict[bytes, int]:
+        """See `Store.chunk_sizes`."""
+        with self._reading(session) as folder:
+            return chunk_files.sizes(self._root.family(folder.family))
+
+    # ---------------------------------------------------------------------------------------------- keeping house
+
+    def amend(
+        self, session: str, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]
+    ) -> None:
+        """See `Store.amend`. What was there is gone from the files on return, or after the next amendment."""
+        check_batch(session, batch, head=head)
+        check_change(session, change, head=head)
+        with self._using(), self._root.locked(shared=False), self._writing(session) as folder:
+            before = self._as_seen(folder, seen, head=head)
+            if self._sessions.kin(folder.family) != set(family):
+                raise refusals.joined(session)
+            if any(seq <= folder.seam for seq, _ in change.bodies):
+                raise ValueError(f"{session}: wrote none of the records up to {folder.seam}, and cannot amend them")
+            text, _, commit = commits.following(before, batch, change)
+            added = chunk_files.put(self._root.family(folder.family), change.chunks)
+            try:
+                folder.write(text, commit, point="amend.inside")
+            except BaseException:
+                chunk_files.drop(self._root.family(folder.family), added)
+                raise
+            folder.settle()
+
+    def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
+        """See `Store.drop_chunks`."""
+        with self._using(), self._root.locked(shared=False), ExitStack() as stack:
+            families = set()
+            for lease in sorted(seen, key=lambda lease: lease.session):
+                folder = stack.enter_context(self._writing(lease.session))
+                self._as_seen(folder, lease, head=seen[lease])
+                families.add(folder.family)
+            for family in families:
+                if len(families) > 1 or self._sessions.kin(family) != {lease.session for lease in seen}:
+                    raise refusals.joined(family)
+                faults.reach("sweep.inside")
+                chunk_files.drop(self._root.family(family), digests)
+
+    def give_back(self, *, bytes_max: int) -> int:
+        """See `Store.give_back`. Files that are not needed are removed at once, so there is never more to give."""
+        del bytes_max
+        with self._using():
+            return 0
 
     # ---------------------------------------------------------------------------------------------- the rest
 
     def close(self) -> None:
         """See `Store.close`."""
         self._folders.close()
+
+    def _as_seen(self, folder: Folder, seen: Lease, *, head: int) -> Commit:
+        newest = self._lease(folder)
+        if newest != seen:
+            raise refusals.held(newest)
+        if folder.commit.seq != head:
+            raise refusals.conflict(folder.session, head=folder.commit.seq, expected=head)
+        return folder.commit
 
     def _held(self, folder: Folder, *, epoch: int | None) -> Commit:
         commit = folder.commit
@@ -296,7 +344,3 @@ class FileStore(Store):
 
 def _is_holder(newest: Lease, lease: Lease) -> bool:
     return bool(lease.owner) and (newest.epoch, newest.owner) == (lease.epoch, lease.owner)
-
-
-def _chunk_name(digest: bytes) -> str:
-    return digest.hex() + ".chunk"
