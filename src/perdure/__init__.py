@@ -6,6 +6,7 @@ from perdure.runtime.store import AgentStore
 from perdure.runtime.store import open_agent_store as open
 from perdure.session.call import Done, IdempotencyKey, NotDone, Unknown
 from perdure.session.declare import action, agent, steps
+from perdure.session.people import Ask
 from perdure.session.session import Session
 from perdure.state.delta import patch
 from perdure.state.foreign import Baseline
@@ -15,6 +16,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AgentStore",
+    "Ask",
     "Baseline",
     "DivergedError",
     "Done",

@@ -30,7 +30,8 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── NoSessionError           a declared action in a thread that has no session
     │   ├── ProcessForkedError       a handle used on the other side of `os.fork`
     │   ├── ClosedError              a session that is closed
-    │   └── StateChangedError        another thread changed the state during a save
+    │   ├── StateChangedError        another thread changed the state during a save
+    │   └── SessionCancelledError    somebody cancelled it, which is final
     ├── RunError                 what the agent's code did
     │   ├── DivergedError            the code does not make the calls that are recorded
     │   ├── KeyReusedError           a key came back with another name, other arguments or another prompt
@@ -41,9 +42,11 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── RecordedError            stands for an error of a class that may not be rebuilt
     │   ├── UndecidedError           a doubt or a question that cannot be settled or answered so
     │   ├── AppendOnlyError          an item of an append-only part was rewritten (strict mode)
-    │   └── SuspendedError           a handle waits for a person
+    │   ├── SuspendedError           a handle waits for a person
+    │   ├── InboxEmptyError          nothing was sent to a handle
+    │   └── StoppedError             a handle was paused or cancelled by somebody
     └── EntryError               no such function to run
-    Leaving (BaseException)      control flow in a run: Suspended, RolledBack, Stopped
+    Leaving (BaseException)      control flow in a run: Suspended, RolledBack, Stopped, Idle
 """
 
 from __future__ import annotations
@@ -224,6 +227,12 @@ class StateChangedError(SessionError):
     code, exit_status = "state-changed", 50
 
 
+class SessionCancelledError(SessionError):
+    """The session was cancelled, which is final. What it did is kept."""
+
+    code, exit_status = "session-cancelled", 53
+
+
 class RunError(PerdureError):
     """What the agent's code did."""
 
@@ -301,6 +310,22 @@ class SuspendedError(RunError):
         self.seqs = seqs
 
 
+class InboxEmptyError(RunError):
+    """Nothing was sent to this session. Its code goes on, and may receive again."""
+
+    code, exit_status = "inbox-empty", 78
+
+
+class StoppedError(RunError):
+    """A handle was paused or cancelled by somebody; `recorded` says whether the log has it already."""
+
+    code, exit_status = "stopped", 77
+
+    def __init__(self, text: str, *, recorded: bool = False) -> None:
+        super().__init__(text)
+        self.recorded = recorded
+
+
 class EntryError(PerdureError):
     """No such function to run."""
 
@@ -324,4 +349,19 @@ class RolledBack(Leaving):
 
 
 class Stopped(Leaving):
-    """The run was asked to stop (a signal); the session is resumable."""
+    """The run was asked to stop: by a signal, or by somebody who paused or cancelled the session.
+
+    `status` is paused or cancelled, `recorded` says whether the log has it already.
+    """
+
+    def __init__(self, reason: str, *, status: str = "paused", recorded: bool = False) -> None:
+        super().__init__(reason)
+        self.status, self.recorded = status, recorded
+
+
+class Idle(Leaving):
+    """There is nothing to receive; the run goes on when something was sent. `recorded`: the log has it already."""
+
+    def __init__(self, *, recorded: bool) -> None:
+        super().__init__("nothing was sent")
+        self.recorded = recorded

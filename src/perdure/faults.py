@@ -22,6 +22,7 @@ POINTS: Final = {
     "fork.before": "a fork is about to be made, nothing of it is written",
     "fork.inside": "the fork and its first record are written, their transaction is not yet committed",
     "fork.after": "the store has committed a fork, its maker does not know it yet",
+    "send.after": "an item is in the inbox, and nobody has done anything about it",
     "keyframe.before": "a keyframe is due, nothing of it is written",
     "keyframe.chunks": "the chunks of a keyframe are stored, the record that names them is not",
     "keyframe.after": "the keyframe's record is queued for the next commit",

@@ -52,6 +52,12 @@ Its fingerprint is exact all the same.
 FOLLOW_S: Final = 0.1
 """How long who follows a log waits before it looks whether there is more."""
 
+POLL_S_MIN: Final = 0.02
+"""How soon a session that waits looks into its inbox again: at first, then twice as long each time …"""
+
+POLL_S_MAX: Final = 0.5
+"""… up to this."""
+
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""
 

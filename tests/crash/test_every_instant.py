@@ -45,6 +45,7 @@ def test_each_point_is_killed_at_by_some_bench(monkeypatch: pytest.MonkeyPatch) 
     for bench in (bench for bench in BENCHES if bench.every < 100):
         killed.update(crash(bench, monkeypatch, points=["keyframe.before", "keyframe.chunks", "keyframe.after"]).killed)
     killed.update(crash(Bench(saves_once), monkeypatch).killed)
+    killed.update(crash(Bench(asks, options={"answers": {"Go on?": "yes"}}), monkeypatch).killed)
     assert {point for point in faults.POINTS if not killed[point] and not point.startswith(KEEPING)} == set()
 
 
@@ -55,6 +56,13 @@ KEEPING = ("amend.", "sweep.", "export.", "import.", "fork.", "append.cut", "rot
 def saves_once(s: perdure.Session) -> None:
     send("x")
     s.save()
+
+
+def asks(s: perdure.Session) -> str:
+    send("x")
+    said = s.ask("Go on?")
+    send("y")
+    return said
 
 
 # --- an exception instead of a kill ----------------------------------------------------------------------------------

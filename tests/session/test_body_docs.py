@@ -46,16 +46,18 @@ def entries(monkeypatch):
         for n in range(8):
             s.state["n"] = n
             s.save()
-        return s.ask("Go on?")
+        return s.ask("Go on?"), s.receive()
 
     with perdure.open("memory:") as store:
-        for _ in range(6):
+        for _ in range(8):
             outcome = store.run(agent, "a")
             for question in outcome.questions:
                 if question.kind == "doubt":
                     store.settle("a", question.seq, "not-done")
                 else:
                     store.answer("a", question.seq, "again" if question.choices else "yes")
+            if outcome.status == "idle":
+                store.send("a", "hello")
             if outcome.status == "completed":
                 break
         store.checkpoint("a", "named later")

@@ -83,7 +83,7 @@ def test_an_opening_that_fails_and_cannot_give_back_holds_nothing_up(tmp_path):
         def append(self, *args, **kwargs):
             if self.is_full:
                 raise StoreFailedError("full")
-            super().append(*args, **kwargs)
+            return super().append(*args, **kwargs)
 
         def release(self, lease):
             if self.is_full:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import perdure
-from perdure.cli import branching, checking, deciding, failing, keeping, looking, moving, options, running
+from perdure.cli import branching, checking, deciding, failing, keeping, looking, moving, options, running, telling
 from perdure.errors import PerdureError
 
 HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
@@ -30,7 +30,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
 )
 
-RUN, LOOK, DECIDE, MOVE, KEEP, CHECK = "Run", "Look", "Decide", "Move", "Keep house", "Check"
+RUN, LOOK, DECIDE, TELL = "Run", "Look", "Decide", "Tell"
+MOVE, KEEP, CHECK = "Move", "Keep house", "Check"
 
 app.command(rich_help_panel=RUN)(running.run)
 app.command(rich_help_panel=RUN)(running.resume)
@@ -44,6 +45,9 @@ app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(deciding.ro
 app.command(rich_help_panel=DECIDE)(branching.fork)
 app.command(rich_help_panel=DECIDE)(deciding.settle)
 app.command(rich_help_panel=DECIDE)(deciding.answer)
+app.command(rich_help_panel=TELL)(telling.send)
+app.command(rich_help_panel=TELL)(telling.pause)
+app.command(rich_help_panel=TELL)(telling.cancel)
 app.command(rich_help_panel=MOVE)(moving.export)
 app.command("import", rich_help_panel=MOVE)(moving.import_)
 app.command(rich_help_panel=MOVE)(moving.copy)

@@ -1,4 +1,4 @@
-"""`checkpoint`, `rollback`, `settle` and `answer`: what a person decides about a session that nobody runs."""
+"""`checkpoint`, `rollback`, `settle` and `answer`: what a person decides about a session."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def answer(
     with where.open() as opened:
         given = _choice(opened, session, asked, text) if text is not None else parsed(value or "", option="--value")
         opened.answer(session, asked, given, by=chosen_by(by))
-    _decided({"session": session, "question": asked}, where.command("resume", session), as_json=as_json)
+        held = opened.info(session).owner
+    _decided({"session": session, "question": asked}, where.command("resume", session), as_json=as_json, held=held)
 
 
 def _choice(store: AgentStore, session: str, question: int | str, text: str) -> Any:
@@ -143,9 +144,11 @@ def _choice(store: AgentStore, session: str, question: int | str, text: str) -> 
     return next((value for value in choices if choice(value) == text), text)
 
 
-def _decided(told: dict[str, Any], go_on: str, *, as_json: bool) -> None:
+def _decided(told: dict[str, Any], go_on: str, *, as_json: bool, held: str = "") -> None:
     if as_json:
         output.document({**told, "resume": go_on})
+    elif held:
+        output.say(f"recorded. {held} runs it and goes on by itself")
     else:
         output.say(f"recorded. To go on: {go_on}")
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 WAITING: Final = 75
 PAUSED: Final = 130
+IDLE: Final = 78
+CANCELLED: Final = 77
 
 Target = Annotated[
     str,
@@ -63,8 +65,9 @@ def run(
 ) -> None:
     """Run an agent's function in a session: a new one, or one that goes on from where it was.
 
-    Ends with 0 when it is completed, 75 when it waits for a decision, 130 when it was stopped, 1 when it failed (or the
-    status of the error, if it is one of perdure's). Run it again and it goes on.
+    Ends with 0 when it is completed, 75 when it waits for a decision, 78 when it is idle, 77 when it was cancelled, 130
+    when it was stopped, 1 when it failed (or the status of the error, if it is one of perdure's). Run it again and it
+    goes on.
     """
     given = _input(input_json, input_text)
     labels = _labels(label or [])
@@ -183,7 +186,7 @@ def _end(outcome: Outcome, session: str, where: Place, *, as_json: bool) -> None
 def _exit_status(outcome: Outcome) -> int:
     if outcome.status == "failed":
         return 1 if outcome.error is None else failing.status_of(outcome.error)
-    return {"completed": 0, "waiting": WAITING, "paused": PAUSED, "interrupted": PAUSED}[outcome.status]
+    return _STATUS[outcome.status]
 
 
 def _completed(outcome: Outcome, _session: str, _where: Place) -> None:
@@ -206,6 +209,15 @@ def tell_question(question: Question, session: str, where: Place) -> None:
         output.say(f"  {visible(where.command(verb, session, *words))}" + (f"   # {meaning}" if meaning else ""))
 
 
+def _idle(_outcome: Outcome, session: str, where: Place) -> None:
+    output.warn(f"{session} is idle: nothing was sent. {where.command('send', session, 'TEXT')}")
+    output.warn(f"then: {where.command('resume', session)}")
+
+
+def _cancelled(outcome: Outcome, session: str, _where: Place) -> None:
+    output.warn(f"{session} is over: {outcome.reason}")
+
+
 def _paused(outcome: Outcome, session: str, where: Place) -> None:
     output.warn(f"{outcome.status} ({outcome.reason}); nothing is lost. To go on: {where.command('resume', session)}")
 
@@ -225,10 +237,21 @@ def _failed(outcome: Outcome, session: str, where: Place) -> None:
         output.warn(f"{trace}\n{session} failed; what was done is kept. Mend the cause, then: {again}")
 
 
+_STATUS: Final = {
+    "completed": 0,
+    "waiting": WAITING,
+    "paused": PAUSED,
+    "interrupted": PAUSED,
+    "idle": IDLE,
+    "cancelled": CANCELLED,
+}
+
 _TOLD: Final = {
     "completed": _completed,
     "waiting": _waiting,
     "paused": _paused,
     "interrupted": _paused,
     "failed": _failed,
+    "idle": _idle,
+    "cancelled": _cancelled,
 }

@@ -89,6 +89,7 @@ def question(found: Question, session: str, place: Place) -> dict[str, Any]:
         "kind": found.kind,
         "prompt": found.prompt,
         "choices": None if found.choices is None else json_of(list(found.choices)),
+        "schema": found.schema,
         "commands": [place.command(verb, session, *words) for words, _ in decisions(found)],
     }
 

@@ -94,6 +94,8 @@ def decisions(question: Question) -> list[tuple[tuple[str, ...], str]]:
             ((seq, "not-done"), "it did not happen: it runs again"),
             ((seq, "abandoned"), "it is never run: its call raises AbandonedError"),
         ]
+    if question.schema is not None and question.choices is None:
+        return [((seq, "--value", "JSON"), f"as this says: {json.dumps(question.schema)}")]
     if question.choices is None:
         return [((seq, "TEXT"), "any text; --value JSON for anything else")]
     return [((seq, choice(value)), "") for value in question.choices]

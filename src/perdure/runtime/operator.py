@@ -23,8 +23,9 @@ from perdure.log import points
 from perdure.log.branch import is_restore_point
 from perdure.session.lease import acquire, new_owner
 from perdure.session.opening import Opened, append_one, opening_of, start, take_up
-from perdure.session.points import Core, status
+from perdure.session.points import Core
 from perdure.session.request import Commit, Draft, ReadAll, Steps
+from perdure.session.status import status
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -122,8 +123,7 @@ def _drive(steps: Steps, opened: Opened, after: Draft) -> Rollback:
                     answer = opened.reader.entries()
                 case Commit() as commit:
                     bodies += [draft.body for draft in commit.drafts]
-                    opened.writer.commit(Commit((*commit.drafts, after), commit.then))
-                    answer = None
+                    answer = opened.writer.commit(Commit((*commit.drafts, after), commit.then))
                 case other:
                     raise AssertionError(f"a rollback by a person runs no code, but asked for {other}")
     except (StopIteration, RolledBack):

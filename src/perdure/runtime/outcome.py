@@ -11,13 +11,14 @@ class Question:
     """Something that a person must decide before the session can go on.
 
     `kind` is `doubt` (an action that may or may not have happened: settle it) or `question` (answer it); `seq` is its
-    record; `choices` are the answers that it takes, None for any.
+    record; `choices` are the answers that it takes, None for any; `schema` is the JSON Schema that they must fit.
     """
 
     seq: int
     kind: str
     prompt: str
     choices: list[Any] | None = None
+    schema: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Outcome:
     """How a run ended.
 
     `status` is completed (`result` holds what the code returned), waiting (`questions` hold what a person must decide),
-    failed (`error` holds the exception) or paused (it was asked to stop). All but completed can be run again and go on.
+    failed (`error` holds the exception), paused (it was asked to stop), idle (nothing was sent) or cancelled. All but
+    completed and cancelled can be run again and go on.
     """
 
     status: str

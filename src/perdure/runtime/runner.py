@@ -10,7 +10,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import ClosedError, DamageError, RolledBack, Stopped, StoreError, Suspended
+from perdure.errors import ClosedError, DamageError, Idle, RolledBack, Stopped, StoreError, Suspended
 from perdure.runtime.outcome import Outcome
 from perdure.session import scope
 
@@ -36,8 +36,13 @@ def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome
                 session.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
                 return Outcome("waiting", reason=str(suspended))
             except Stopped as stopped:
-                session.note_status("paused", reason=str(stopped))
-                return Outcome("paused", reason=str(stopped))
+                if not stopped.recorded:
+                    session.note_status(stopped.status, reason=str(stopped))
+                return Outcome(stopped.status, reason=str(stopped))
+            except Idle as idle:
+                if not idle.recorded:
+                    session.note_status("idle")
+                return Outcome("idle", reason=str(idle))
             except (StoreError, ClosedError, DamageError):
                 raise
             except Exception as error:  # noqa: BLE001 - the agent's own error: recorded, and told to the caller

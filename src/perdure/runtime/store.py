@@ -10,11 +10,11 @@ from perdure import limits, values
 from perdure.errors import DamageError, EntryError, NoPointError, SessionUnknownError, SuspendedError, UndecidedError
 from perdure.log import points
 from perdure.log.action import Actions
-from perdure.log.marks import answer_mark, key_mark, question_mark
+from perdure.log.marks import key_mark
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
 from perdure.runtime import entry as entries
-from perdure.runtime import operator, runner
+from perdure.runtime import operator, runner, sending
 from perdure.runtime.branching import Branching
 from perdure.runtime.content import ActionContent, content
 from perdure.runtime.detail import Detail, detail
@@ -120,6 +120,8 @@ class AgentStore(Branching, Keeping, Moving):
             known = find(self.backend, session)
             if known is not None and known.status == "completed":
                 return Outcome("completed", result_of(Reader(self.backend, session), opening, known))
+            if known is not None and known.status == "cancelled":
+                return Outcome("cancelled", reason=known.reason)
         opened = self._open(opening, declared, undos_of(fn))
         try:
             with runner.stopping_on_signals(opened.stop), restore.offered(self.backend, session):
@@ -300,7 +302,7 @@ class AgentStore(Branching, Keeping, Moving):
         found = []
         for seq in summary.waits:
             if seq in asked:
-                found.append(Question(seq, "question", asked[seq]["prompt"], asked[seq]["choices"]))
+                found.append(_question(asked[seq]))
             elif seq in actions:
                 found.append(Question(seq, "doubt", _doubt(actions, seq), ["done", "not-done", "abandoned"]))
         return tuple(found)
@@ -334,24 +336,34 @@ class AgentStore(Branching, Keeping, Moving):
         self._write(session, Draft("settled", body, marks))
 
     def answer(self, session: str, question: int | str, answer: Any, *, by: str = "") -> None:
-        """Answers a question, by its number or key, once. Durable on return. Raises `UndecidedError`, `HeldError`."""
-        _, asked = self._decidable(session)
-        found = [e for e in asked.values() if question in (e.seq, e["key"])]
-        if not found:
-            raise UndecidedError(
-                f"{session} asked no question {question!r}; it asked: {', '.join(map(str, asked)) or 'none'}"
-            )
-        entry = found[-1]
-        if entry["choices"] is not None and answer not in entry["choices"]:
-            raise UndecidedError(
-                f"{session}: {answer!r} is no answer to {entry['prompt']!r}; it takes {entry['choices']}"
-            )
-        mark = answer_mark(entry.seq)
-        if self.backend.find(session, mark):
-            raise UndecidedError(f"{session}: question {entry.seq} is answered already")
-        marks = (mark, question_mark(entry["key"])) if entry["key"] is not None else (mark,)
-        body = {"asked": entry.seq, "answer": values.encode(answer, at="answer"), "by": by}
-        self._write(session, Draft("answered", body, marks))
+        """Answers a question, by its number or key, once; a session that runs gets it, too. Durable on return.
+
+        Raises `UndecidedError` when it does not fit the question or there is an answer already.
+        """
+        sending.answer(self, session, question, answer, by=by)
+
+    # --- telling a session --------------------------------------------------------------------------------------------
+
+    def send(self, session: str, message: Any, *, key: str | None = None, by: str = "") -> bool:
+        """Sends a message, which `s.receive()` hands to the session's code once, in order. Durable on return.
+
+        A `key` makes it one message however often it is sent: False when it was sent before. Raises `RefusedError` for
+        a session that is over, `SessionUnknownError`, `UnstorableError`.
+        """
+        return sending.message(self, session, message, key=key, by=by)
+
+    def pause(self, session: str, *, reason: str = "", by: str = "") -> None:
+        """Pauses a session: one that runs at its next action, save or wait, else at once. It goes on when it is run.
+
+        Durable on return. Raises `RefusedError` for a session that is over.
+        """
+        sending.command(self, session, "pause", reason=reason, by=by)
+
+    def cancel(self, session: str, *, reason: str = "", by: str = "") -> None:
+        """Ends a session for good, as `pause` does; what it did is kept. It can only be rolled back."""
+        sending.command(self, session, "cancel", reason=reason, by=by)
+
+    # --- points -------------------------------------------------------------------------------------------------------
 
     def checkpoint(self, session: str, name: str, *, at: int | str = -1, by: str = "") -> int:
         """Names a restore point that is there (see `operator.checkpoint`). Its number. Durable on return."""
@@ -403,6 +415,11 @@ def _no_entry(session: str, form: str) -> str:
 def _damaged(session: str, error: DamageError) -> SessionInfo:
     reason = f"{error}; run: perdure verify {session}"
     return SessionInfo(session, "damaged", reason, "", "", 0, 0, 0, 0, 0, "", ())
+
+
+def _question(asked: Entry) -> Question:
+    why = f" (the answer before was refused: {asked['refused']})" if asked["refused"] else ""
+    return Question(asked.seq, "question", asked["prompt"] + why, asked["choices"], asked["schema"])
 
 
 def _doubt(actions: Actions, seq: int) -> str:

@@ -1,6 +1,6 @@
 """One open session, without I/O: how a call, a value and a question are answered from the log or go on live.
 
-The rules are those of `docs/resume.md` (R1 to R31). Every method that may have to write or to call out is a generator
+The rules are those of `docs/resume.md` (R1 to R37). Every method that may have to write or to call out is a generator
 of requests (`request.py`); `points.py` adds saving and rolling back. It must not know who drives it, nor where the log
 is kept.
 """
@@ -21,11 +21,12 @@ from perdure.errors import (
 )
 from perdure.log.action import STRICTNESS, Action, Actions, Outcome, outcome_body, started_body
 from perdure.log.branch import branch
-from perdure.log.marks import answer_mark, key_mark, question_mark
+from perdure.log.marks import key_mark
 from perdure.session import call as calls
 from perdure.session import failure
 from perdure.session.call import Call, Done, NotDone
 from perdure.session.ground import Ground
+from perdure.session.people import Ask, People
 from perdure.session.request import (
     Attempt,
     AwaitFlights,
@@ -47,7 +48,7 @@ AGAIN, REUSE = "again", "reuse"
 
 
 class Journal(Ground):
-    """The calls, values and questions of an open session."""
+    """The calls and values of an open session."""
 
     digests: Digests
     state_at: int
@@ -56,9 +57,7 @@ class Journal(Ground):
     def __init__(self, *, form: str, nonce: bytes, undos: Mapping[str, Callable[..., Any]]) -> None:
         super().__init__(form=form)
         self.nonce, self.undos = nonce, undos
-        self.left = False
-        """Whether any branch was ever left: only then can effects stand on another branch."""
-        self.happened = False
+        self.people = People(self)
         self._asked: dict[int, int] = {}
         self._undoing: tuple[bytes, ...] = ()
 
@@ -66,6 +65,8 @@ class Journal(Ground):
 
     def perform(self, call: Call) -> Steps:
         """The result of a call: answered from the log, or live. Raises what the action raised."""
+        self.go_on()
+        yield from self.inbox.attend()
         action = self.claim(call)
         try:
             action, outcome = yield from self.begin(call, action)
@@ -223,7 +224,8 @@ class Journal(Ground):
             f"{call.text()}: on a branch that was left, {calls.call_text(stands.name, stands.args)} "
             f"(record {stands.seq}) still stands. Run it again, or take its result?"
         )
-        said, question = yield from self.question(prompt, key=None, choices=[AGAIN, REUSE], about=stands.seq)
+        asks = [Ask(prompt, choices=[AGAIN, REUSE])]
+        ((said, question),) = yield from self.people.answers(asks, about=stands.seq)
         self._asked[id(call)] = question
         if said == AGAIN:
             return None
@@ -322,7 +324,7 @@ class Journal(Ground):
         failure.mark(error, origin=outcome.origin, place=self.ledger.place(self.stack))
         raise error
 
-    # --- values and questions -----------------------------------------------------------------------------------------
+    # --- values -----------------------------------------------------------------------------------------------------
 
     def value(self, kind: str, draw: Callable[[], Any]) -> Any:
         """A time, an id, a random number: drawn once, recorded with or before the next effect."""
@@ -334,49 +336,6 @@ class Journal(Ground):
         drawn = draw()
         self.put_off(Draft("value", {"kind": kind, "parent": self.parent, "value": values.encode(drawn)}))
         return drawn
-
-    def ask(self, prompt: str, *, key: str | None, choices: list[Any] | None) -> Steps:
-        """The answer to a question; raises `Suspended` until there is one."""
-        self.refuse_inside("ask")
-        try:
-            said, _ = yield from self.question(prompt, key=key, choices=choices, about=None)
-        except Suspended as suspended:
-            raise self.leave(suspended) from None
-        return said
-
-    def question(self, prompt: str, *, key: str | None, choices: list[Any] | None, about: int | None) -> Steps:
-        """(the answer, the question's number).
-
-        With a key: asked once on a branch. Without: in the order of the code.
-        """
-        self.happened = True
-        asked = (yield from self._keyed_question(key)) if key is not None else self.ledger.claim_question(prompt, about)
-        if asked is None:
-            yield from self.siblings_first(f"the question {prompt!r}")
-            body = {"prompt": prompt, "key": key, "choices": choices, "about": about}
-            asked_as: list[int] = []
-            yield from self.commit(
-                Draft("asked", body, (question_mark(key),) if key is not None else ()),
-                then=lambda entries: asked_as.extend(e.seq for e in entries if e.kind == "asked"),
-            )
-            raise Suspended((asked_as[-1],))  # a keyframe may ride behind it
-        if asked["prompt"] != prompt:
-            raise KeyReusedError(
-                f"the question {key!r} was {asked['prompt']!r} (record {asked.seq}); now it is {prompt!r}"
-            )
-        answers = yield Find(answer_mark(asked.seq))
-        if not answers:
-            raise Suspended((asked.seq,))
-        return values.decode(answers[0]["answer"]), asked.seq
-
-    def _keyed_question(self, key: str) -> Steps:
-        found = [e for e in (yield Find(question_mark(key))) if e.kind == "asked"]
-        if self.left and found:
-            on_tip = {e.seq for e in branch((yield from self.whole()))}
-            found = [e for e in found if e.seq in on_tip]
-        if found:
-            self.ledger.claimed.add(found[0].seq)
-        return found[0] if found else None
 
 
 def _answers(known: Outcome | None) -> bool:

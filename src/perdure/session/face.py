@@ -25,9 +25,10 @@ from perdure.session.attempt import attempted
 from perdure.session.call import IdempotencyKey
 from perdure.session.declare import plain, register_undo
 from perdure.session.keyframer import Keyframer
-from perdure.session.points import Core, status
+from perdure.session.points import Core
 from perdure.session.request import Find, ReadAll, StateAt
 from perdure.session.snapshot import snapshot
+from perdure.session.status import status
 from perdure.session.typed import Typed
 
 if TYPE_CHECKING:

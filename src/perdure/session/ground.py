@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.errors import DivergedError, RefusedError, Suspended, SuspendedError
+from perdure.errors import DivergedError, RefusedError, Stopped, StoppedError, Suspended, SuspendedError
 from perdure.session import inside
 from perdure.session.attempt import divergence
 from perdure.session.flights import Flights
+from perdure.session.inbox import Inbox
 from perdure.session.request import AwaitSiblings, Commit, Draft, ReadAll, Steps
 
 if TYPE_CHECKING:
@@ -29,18 +30,24 @@ class Ground:
 
     def __init__(self, *, form: str) -> None:
         self.form = form
+        self.left = False
+        """Whether any branch was ever left: only then can effects stand on another branch."""
+        self.happened = False
         self.head = 0
         self.epoch = 0
         self.flights = Flights()
         self.leaving: BaseException | None = None
         self._cut: set[int] = set()
+        self.inbox = Inbox(self)
         self._put_off: list[Draft] = []
         self._whole: list[Entry] | None = None
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def commit(self, *drafts: Draft, then: Callable[[list[Entry]], None] | None = None) -> Steps:
-        """One commit: what was put off, then these."""
+    def commit(
+        self, *drafts: Draft, then: Callable[[list[Entry]], None] | None = None, taken: tuple[int, ...] = ()
+    ) -> Steps:
+        """One commit: what was put off, then these, which take these items out of the inbox."""
         drafts = (*self._put_off, *drafts)
 
         def written(entries: list[Entry]) -> None:
@@ -54,7 +61,7 @@ class Ground:
             if then:
                 then(entries)
 
-        yield Commit(drafts, written)
+        self.inbox.heard((yield Commit(drafts, written, taken)))
 
     def put_off(self, draft: Draft) -> int:
         """Lets a record ride in the next commit. Its number."""
@@ -73,6 +80,8 @@ class Ground:
         """
         if self.form == "handle" and isinstance(why, Suspended):
             why = SuspendedError(f"the session {why}: settle or answer it, then open the session again", why.seqs)
+        if self.form == "handle" and isinstance(why, Stopped):
+            why = StoppedError(f"the session was stopped: {why}", recorded=why.recorded)
         self.leaving = self.leaving or why
         self._cut.update(self.stack)
         self.flights.moves += 1
@@ -114,6 +123,18 @@ class Ground:
         left = next(self.ledger.leftovers(parent, before=before), None)
         if left is not None:
             raise self.leave(DivergedError(divergence(what, left, self._like(live), live)))
+        if parent is None and live is None:
+            self._check_messages(what, before=before)
+
+    def _check_messages(self, what: str, *, before: int | None) -> None:
+        message = next(iter(self.ledger.messages), None)
+        if message is not None and (before is None or message.seq < before):
+            raise self.leave(
+                DivergedError(
+                    f"the code came to {what}, but the message of record {message.seq} was received here and has not "
+                    "been received again; nothing was done. Make the code receive it as before"
+                )
+            )
 
     def siblings_first(self, what: str, *, before: int | None = None, live: Call | None = None) -> Steps:
         """Calls made beside this one claim what is recorded; then `check_leftovers`. Whether it had to wait."""

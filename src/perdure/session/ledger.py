@@ -25,6 +25,7 @@ class Ledger:
         self.claimed: set[int] = set()
         self.points: deque[Entry] = deque()
         self.rollbacks: list[Entry] = []
+        self.messages: deque[Entry] = deque()
         self.accepted = 0
         self.inner: dict[int, int] = {}
         """Calls and values that belong to an action, in order: their number, and its."""
@@ -45,6 +46,8 @@ class Ledger:
             self._values[entry["kind"], entry["parent"]].append(entry)
         elif entry.kind == "asked" and entry["key"] is None:
             self._questions[entry["prompt"], entry["about"]].append(entry)
+        elif entry.kind == "received" and entry["what"] == "message":
+            self.messages.append(entry)
         elif entry.kind == "rolled_back":
             self.rollbacks.append(entry)
         elif entry.kind == "owned" and entry["accept_change"]:
@@ -111,6 +114,10 @@ class Ledger:
         """The next recorded question without a key that has this prompt."""
         return self._claim_entry(self._questions.get((prompt, about)))
 
+    def claim_message(self) -> Entry | None:
+        """The next recorded message."""
+        return self._claim_entry(self.messages)
+
     def _claim_entry(self, queue: deque[Entry] | None) -> Entry | None:
         if not queue:
             return None
@@ -125,7 +132,7 @@ class Ledger:
 
     def replaying_before(self, seq: int, parent: int | None) -> bool:
         """Whether something recorded up to this number is still to be claimed here: a point, a value, a call."""
-        queues = [self.points, *self._values.values()]
+        queues = [self.points, self.messages, *self._values.values()]
         if any(queue and queue[0].seq <= seq for queue in queues):
             return True
         return next(iter(self._waiting.get(parent, {})), seq + 1) <= seq

@@ -11,6 +11,7 @@ from perdure.errors import (
     DamageError,
     InputDiffersError,
     RestoreError,
+    SessionCancelledError,
     SessionExistsError,
     SessionUnknownError,
     UnfinishedError,
@@ -188,6 +189,7 @@ def _owned(store: Store, opening: Opening, lease: Lease, *, is_new: bool) -> Ope
     if recorded is not None:
         _check_input(opening, recorded)
         _check_form(opening, writer.summary)
+        check_not_cancelled(opening.session, writer.summary)
     drafts = [] if recorded else [_opened_draft(opening)]
     body = {
         "owner": lease.owner,
@@ -244,6 +246,14 @@ def _check_input(opening: Opening, recorded: Entry) -> None:
     )
 
 
+def check_not_cancelled(session: str, summary: Summary) -> None:
+    """Raises `SessionCancelledError`: that is final."""
+    if summary.status == "cancelled":
+        raise SessionCancelledError(
+            f"{session} was cancelled ({summary.reason}); what it did is kept. Start another one"
+        )
+
+
 def _check_form(opening: Opening, summary: Summary) -> None:
     if summary.form != opening.form:
         raise SessionExistsError(
@@ -278,6 +288,7 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
         left=summary.left,
         same_code=set(summary.codes) == {code} and not accept_change,
         seam=seam_of(reader.bases),
+        sent=opened.writer.sent,
     )
 
 

@@ -14,7 +14,7 @@ from perdure.errors import DivergedError, EntryError, NoProgressError, RefusedEr
 from perdure.log import points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import REENTRY, RESTORE_POINT, branch, is_reentry
-from perdure.log.marks import COMPLETED, key_mark
+from perdure.log.marks import key_mark
 from perdure.session import argument, failure
 from perdure.session import call as calls
 from perdure.session.core import Journal
@@ -22,6 +22,7 @@ from perdure.session.flights import Flights
 from perdure.session.ledger import Ledger
 from perdure.session.parts import State
 from perdure.session.request import AwaitFlights, Draft, StateAt, Steps
+from perdure.session.status import status
 from perdure.state.digest import Digests
 from perdure.state.shadow import Shadow
 from perdure.state.survey import shown
@@ -54,6 +55,8 @@ class Start:
     same_code: bool
     seam: int = 0
     """The last record that a fork has from its base."""
+    sent: int = 0
+    """The newest item of the inbox, as far as is known."""
 
 
 class Core(Journal):
@@ -86,6 +89,8 @@ class Core(Journal):
         self._cut.clear()
         self._put_off.clear()
         self._whole = None
+        self.inbox.enter()
+        self.inbox.heard(start.sent)
         self._passed = [self.parent_point]
         self._begin_state(start.snapshot)
 
@@ -112,6 +117,7 @@ class Core(Journal):
     def save(self, name: str | None = None, *, reason: str | None = None) -> Steps:
         """A restore point, and on a handle a re-entry point. Its number; None when there was nothing to save."""
         self.refuse_inside("save")
+        yield from self.inbox.attend()
         _check_name(name)
         changes = self._changes()
         if not (self.happened or name or changes):
@@ -236,6 +242,8 @@ class Core(Journal):
         else:
             flags = RESTORE_POINT if self.form == "script" else REENTRY | RESTORE_POINT
             yield from self._write_point(changes, flags, *drafts)
+        if progress and not self.completing:
+            yield from self.inbox.attend()
 
     def complete(self, result: Any) -> None:
         """Takes effect with this step's state, at its return."""
@@ -383,20 +391,6 @@ def rolled_back(
         "branch": name,
     }
     return Draft("rolled_back", body)
-
-
-def status(status: str, *, reason: str = "", result: bytes | None = None, waits: tuple[int, ...] = ()) -> Draft:
-    """The record of a change of status."""
-    body = {
-        "status": status,
-        "reason": reason,
-        "result": result,
-        "waits": list(waits),
-        "around": [],
-        "to": 0,
-        "parent": 0,
-    }
-    return Draft("status", body, (COMPLETED,) if status == "completed" else ())
 
 
 def _state_divergence(recorded: Entry, then: dict[str, Any], now: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from perdure.session.call import Unknown
 from perdure.session.lease import Keeper
 from perdure.session.opening import Opened, opening_of
 from perdure.session.points import Core
-from perdure.session.request import Attempt, Commit, Find, ReadAll, StateAt, Verify
+from perdure.session.request import Attempt, AwaitItems, Commit, Find, ReadAll, StateAt, Verify
 from perdure.session.session import Session
 from perdure.session.snapshot import Reader
 from perdure.session.typed import typed_state
@@ -190,7 +190,7 @@ class _NoKeeper(Keeper):
 
 
 class _NoWriter(Writer):
-    def commit(self, request: Commit) -> None:
+    def commit(self, request: Commit) -> int:
         raise AssertionError(f"{self.session}: a replay writes nothing, but came to {request.drafts}")
 
 
@@ -223,6 +223,9 @@ class Replaying(Session):
         self._core.on_point = lambda _seq, _delta: None
         self._core.ends, self._core.result = ends, result
 
+    def _give_back(self) -> None:
+        """Nothing was taken."""
+
     def enter(self) -> None:
         """As it was laid out. Undos that are owed are none of the code's doing."""
         self._core.enter(self._start)
@@ -243,10 +246,12 @@ class Replaying(Session):
     def left_over(self) -> tuple[int, str] | None:
         """The first thing that is recorded of this entry and was not come to: its record, and what it is."""
         ledger = self._core.ledger
-        action = next(ledger.leftovers(None), None)
+        action, message = next(ledger.leftovers(None), None), next(iter(ledger.messages), None)
         point = ledger.points[0] if ledger.points else self._core.ends
         if action is not None and (point is None or action.seq < point.seq):
             return action.seq, calls.call_text(action.name, action.args)
+        if message is not None and (point is None or message.seq < point.seq):
+            return message.seq, "a message"
         if point is None:
             return None
         return point.seq, "the end" if point is self._core.ends else _save_text(point)
@@ -262,6 +267,8 @@ class Replaying(Session):
                 raise self._core.leave(Over(request.call.text()))
             case Commit():
                 raise self._core.leave(Over(self._told(request.drafts)))
+            case AwaitItems():
+                raise self._core.leave(Over("a message that is not recorded"))
             case Verify():
                 return Unknown()
             case ReadAll():

@@ -33,12 +33,14 @@ class Draft:
 class Commit:
     """Write these in one commit.
 
-    Answer: nothing, once they are durable. `then` is called with their entries exactly once, when it is known that they
-    were written - also if that is found out only later.
+    Answered once they are durable, with the newest item of the inbox that was ever sent. `then` is called with their
+    entries exactly once, when it is known that they were written - also if that is found out only later. `taken` are
+    the items of the inbox that go with them.
     """
 
     drafts: tuple[Draft, ...]
     then: Callable[[list[Entry]], None]
+    taken: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,17 @@ class AwaitSiblings:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitItems:
+    """Answer: what is in the inbox after this number, and how many of the seconds are left.
+
+    Answered as soon as something is there, at the latest when the time is over.
+    """
+
+    after: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Find:
     """Answer: the entries that carry this mark, in order."""
 
@@ -101,4 +114,4 @@ class Ended:
     error: Exception | None = field(default=None)
 
 
-Request: TypeAlias = Commit | Attempt | Verify | AwaitFlights | AwaitSiblings | Find | ReadAll | StateAt
+Request: TypeAlias = Commit | Attempt | Verify | AwaitFlights | AwaitSiblings | AwaitItems | Find | ReadAll | StateAt

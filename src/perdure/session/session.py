@@ -11,19 +11,23 @@ from perdure.errors import (
     ClosedError,
     FencedError,
     RefusedError,
+    StoppedError,
     StoreError,
     SuspendedError,
 )
 from perdure.session import call as calls
 from perdure.session import inside, parallel, scope
+from perdure.session.arrivals import arrivals
 from perdure.session.call import Unknown
+from perdure.session.delivery import deliver
 from perdure.session.face import Face, check_callable, verifying
 from perdure.session.opening import start
 from perdure.session.parallel import Parallel
-from perdure.session.points import status
+from perdure.session.people import Ask
 from perdure.session.request import (
     Attempt,
     AwaitFlights,
+    AwaitItems,
     AwaitSiblings,
     Commit,
     Ended,
@@ -31,14 +35,16 @@ from perdure.session.request import (
     Steps,
     Verify,
 )
+from perdure.session.status import status
 from perdure.session.typed import typed_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from perdure.session.call import Options
     from perdure.session.declare import Agent
+    from perdure.session.item import Sent
     from perdure.session.lease import Keeper
     from perdure.session.opening import Opened
 
@@ -100,13 +106,38 @@ class Session(Face):
 
     # --- values and questions -----------------------------------------------------------------------------------------
 
-    def ask(self, prompt: str, *, key: str | None = None, choices: list[Any] | None = None) -> Any:
+    def ask(
+        self,
+        prompt: str,
+        *,
+        key: str | None = None,
+        choices: list[Any] | None = None,
+        schema: Any = None,
+        wait_s: float = 0.0,
+    ) -> Any:
         """What a person answers.
 
-        Until then the session waits: the run ends, and goes on here once there is an answer.
+        Until then the session waits: the run ends after `wait_s` seconds, and goes on here once there is an answer.
+        `schema` is a type (a pydantic model, a dataclass, `int` …) that the answer is made into, or a JSON Schema.
+        """
+        return self.ask_all([Ask(prompt, key, choices, schema)], wait_s=wait_s)[0]
+
+    def ask_all(self, asks: Sequence[Ask], *, wait_s: float = 0.0) -> list[Any]:
+        """What people answer to several questions, asked at once and answered in any order; as for `ask`."""
+        self._check_stop()
+        return self._drive(self._core.people.ask(asks, wait_s=wait_s))  # type: ignore[no-any-return]
+
+    # --- what others send ---------------------------------------------------------------------------------------------
+
+    def receive(self, *, wait_s: float = 0.0) -> Any:
+        """The next message that was sent to this session (`store.send`), exactly once; a replay gets the same.
+
+        Durable: it has left the inbox, and its record is in the log. With nothing there for `wait_s` seconds
+        (`math.inf`: as long as it takes) the session is idle: the run ends, and goes on here when it is next run. On a
+        handle that is `InboxEmptyError`, and the code goes on.
         """
         self._check_stop()
-        return self._drive(self._core.ask(prompt, key=key, choices=choices))
+        return self._drive(self._core.inbox.receive(wait_s=wait_s))
 
     # --- restore points -----------------------------------------------------------------------------------------------
 
@@ -184,7 +215,12 @@ class Session(Face):
             try:
                 self._keyframer.close()
             finally:
-                self._keeper.let_go(self._opened.lease)
+                self._give_back()
+
+    def _give_back(self) -> None:
+        self._keeper.let_go(self._opened.lease)
+        # Who sent something until now met a session that was held; who does so from now on does it by himself.
+        deliver(self._opened.reader.store, self.id, owner=self._opened.lease.owner, lease_s=limits.LEASE_S)
 
     def __enter__(self) -> Self:
         self._scope = scope.running(self)
@@ -200,6 +236,9 @@ class Session(Face):
                 self.end()
             elif isinstance(error, SuspendedError):
                 self.note_status("waiting", reason=str(error), waits=error.seqs)
+            elif isinstance(error, StoppedError):
+                if not error.recorded:
+                    self.note_status("paused", reason=str(error))
             elif isinstance(error, Exception) and not isinstance(error, StoreError | ClosedError):
                 self.note_failure(error)
         finally:
@@ -241,7 +280,7 @@ class Session(Face):
         finally:
             self._moved.notify_all()
 
-    def _perform(self, request: Request) -> Any:
+    def _perform(self, request: Request) -> Any:  # noqa: PLR0911 - one answer for each request
         match request:
             case Commit():
                 return self._opened.writer.commit(request)
@@ -253,8 +292,13 @@ class Session(Face):
                 return self._wait_for_move()
             case AwaitSiblings():
                 return False  # a block lets the others claim before it begins one of its calls
+            case AwaitItems():
+                return self._outside(self._arrivals, request)
             case _:
                 return self._read(request)
+
+    def _arrivals(self, request: AwaitItems) -> tuple[list[Sent], float]:
+        return arrivals(self._opened.reader.store, self.id, request, go_on=self._check_stop)
 
     def _outside(self, work: Callable[[T], Any], request: T) -> Any:
         """Does it without the lock, so that others go on meanwhile; afterwards the core decides by what is written."""

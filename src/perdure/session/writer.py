@@ -8,10 +8,11 @@ is forgotten.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from perdure import clock, faults
-from perdure.errors import ConflictError, FencedError
+from perdure.errors import ConflictError, FencedError, HeldError
 from perdure.log.entry import Entry, link
 from perdure.stores.contract import Batch, Point
 
@@ -36,15 +37,17 @@ class Writer:
     def __init__(self, store: Store, session: str, *, epoch: int, head: int, chain: bytes, summary: Summary) -> None:
         self.store, self.session, self.epoch = store, session, epoch
         self.head, self.chain, self.summary = head, chain, summary
+        self.sent = 0
         self.dictionary: Callable[[], values.Dictionary | None] = lambda: None
         """The dictionary that bodies are compressed with; made ready when the first of them is."""
         self.riders: deque[tuple[Draft, Callable[[Entry], None]]] = deque()
         """Records that ride at the end of the next commit (keyframes); other threads may add to it."""
         self._unknown: tuple[tuple[Record, ...], Callable[[], None]] | None = None
 
-    def commit(self, request: Commit) -> None:
+    def commit(self, request: Commit) -> int:
         """Writes the drafts; durable on return, `request.then` is called once they are known to be written.
 
+        Returns the newest item that was ever sent to the session, as far as is known.
         Raises `FencedError`, `ConflictError` (nothing is written) and `StoreFailedError` (unknown until the next
         commit).
         """
@@ -52,7 +55,7 @@ class Writer:
         riders = list(self.riders)
         drafts = [*request.drafts, *(draft for draft, _ in riders)]
         if not drafts:
-            return
+            return self.sent
         entries, records, summary = self._records(drafts)
 
         def written() -> None:
@@ -62,15 +65,16 @@ class Writer:
                 then(entry)
             request.then(entries)
 
-        self._append(self._batch(drafts, entries, records, summary), written)
+        self._append(replace(self._batch(drafts, entries, records, summary), taken=request.taken), written)
+        return self.sent
 
     def _append(self, batch: Batch, written: Callable[[], None]) -> None:
         faults.reach("append.before")
         self._unknown = (batch.records, written)  # also for an interrupt that comes when the store has committed
         try:
-            self.store.append(self.session, batch, epoch=self.epoch, head=self.head)
+            self.sent = self.store.append(self.session, batch, epoch=self.epoch, head=self.head)
             faults.reach("append.after")
-        except (FencedError, ConflictError):
+        except (FencedError, ConflictError, HeldError):
             self._unknown = None
             raise
         self._unknown = None

@@ -1,0 +1,88 @@
+"""`send`, `pause` and `cancel`: what a person tells a session, whether somebody runs it or nobody does."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perdure.cli import options, output
+from perdure.cli.deciding import Reason, chosen_by
+from perdure.cli.place import Place, place
+from perdure.cli.running import parsed
+
+
+def send(
+    session: options.Session,
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The message, as plain text.")] = None,
+    *,
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="JSON", help="The message as JSON, instead of TEXT.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="Makes it one message, however often it is sent.")
+    ] = None,
+    by: options.By = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Send a message, which the session's code receives once."""
+    if (text is None) == (message is None):
+        raise typer.BadParameter("give a TEXT, or --message JSON")
+    content = text if message is None else parsed(message, option="--message")
+    where = place(store)
+    with where.open() as opened:
+        is_new = opened.send(session, content, key=key, by=chosen_by(by))
+        owner = opened.info(session).owner
+    if as_json:
+        output.document(
+            {"session": session, "sent": is_new, "owner": owner, "resume": where.command("resume", session)}
+        )
+    elif not is_new:
+        output.say(f"a message with the key {key} was sent before; nothing was sent now")
+    else:
+        output.say(
+            "sent. " + (f"{owner} runs it" if owner else f"To have it received: {where.command('resume', session)}")
+        )
+
+
+def pause(
+    session: options.Session,
+    *,
+    reason: Reason = "",
+    by: options.By = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Pause a session: one that runs at its next action, save or wait. It goes on when it is resumed."""
+    where = place(store)
+    with where.open() as opened:
+        opened.pause(session, reason=reason, by=chosen_by(by))
+        found = opened.info(session)
+    _told(session, found.status, found.owner, where, as_json=as_json)
+
+
+def cancel(
+    session: options.Session,
+    *,
+    reason: Reason = "",
+    by: options.By = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """End a session for good: one that runs at its next action, save or wait. What it did is kept."""
+    where = place(store)
+    with where.open() as opened:
+        opened.cancel(session, reason=reason, by=chosen_by(by))
+        found = opened.info(session)
+    _told(session, found.status, found.owner, where, as_json=as_json)
+
+
+def _told(session: str, status: str, owner: str, where: Place, *, as_json: bool) -> None:
+    if as_json:
+        output.document({"session": session, "status": status, "owner": owner})
+    elif owner:
+        output.say(f"{owner} runs it and is told; it stops at its next action, save or wait")
+    else:
+        more = f". To go on: {where.command('resume', session)}" if status == "paused" else ""
+        output.say(f"{session} is {status}{more}")

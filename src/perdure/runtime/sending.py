@@ -1,0 +1,80 @@
+"""What other processes say to a session: a message, an answer, a pause, an end.
+
+All of it goes through the session's inbox. Whoever runs the session notices; where nobody does, it takes effect at once
+(messages wait until they are received).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure import faults, limits, values
+from perdure.errors import RefusedError, SessionUnknownError, UndecidedError
+from perdure.log.marks import answer_mark
+from perdure.session import item as items
+from perdure.session import schema
+from perdure.session.delivery import OVER, deliver
+from perdure.session.item import Sent
+from perdure.session.lease import new_owner
+from perdure.session.opening import find
+from perdure.stores.ids import check_session_id
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Entry
+    from perdure.runtime.store import AgentStore
+
+
+def message(store: AgentStore, session: str, content: Any, *, key: str | None, by: str) -> bool:
+    """Sends a message; False when one with this key was sent before."""
+    _check_not_over(store, session)
+    sent = Sent(items.MESSAGE, values.encode(content, at="message"), by, key)
+    return _send(store, session, sent)
+
+
+def command(store: AgentStore, session: str, what: str, *, reason: str, by: str) -> None:
+    """Pauses or cancels a session."""
+    _check_not_over(store, session)
+    _send(store, session, Sent(what, values.encode(reason), by))
+    deliver(store.backend, session, owner=new_owner(), lease_s=limits.LEASE_S)
+
+
+def answer(store: AgentStore, session: str, question: int | str, said: Any, *, by: str) -> None:
+    """Answers a question, once."""
+    asked = _asked(store, check_session_id(session), question)
+    _check_answer(session, asked, said)
+    sent = Sent(items.ANSWER, values.encode(said, at="answer"), by, asked["key"], asked.seq)
+    is_answered = store.backend.find(session, answer_mark(asked.seq))
+    if is_answered or not _send(store, session, sent):
+        raise UndecidedError(f"{session}: question {asked.seq} is answered already")
+    deliver(store.backend, session, owner=new_owner(), lease_s=limits.LEASE_S)
+
+
+def _send(store: AgentStore, session: str, sent: Sent) -> bool:
+    content = items.content_of(sent, session=session)
+    is_new = store.backend.send(session, content, mark=items.mark_of(sent)) is not None
+    faults.reach("send.after")
+    return is_new
+
+
+def _check_not_over(store: AgentStore, session: str) -> None:
+    summary = find(store.backend, check_session_id(session))
+    if summary is None:
+        raise SessionUnknownError(f"no session {session} in {store.url}")
+    if summary.status in OVER:
+        raise RefusedError(f"{session} is {summary.status}: it takes nothing any more")
+
+
+def _asked(store: AgentStore, session: str, question: int | str) -> Entry:
+    asked = [entry for entry in store.log(session) if entry.kind == "asked"]
+    found = [entry for entry in asked if question in (entry.seq, entry["key"])]
+    if not found:
+        known = ", ".join(str(entry.seq) for entry in asked)
+        raise UndecidedError(f"{session} asked no question {question!r}; it asked: {known or 'none'}")
+    return found[-1]
+
+
+def _check_answer(session: str, asked: Entry, said: Any) -> None:
+    if asked["choices"] is not None and said not in asked["choices"]:
+        raise UndecidedError(f"{session}: {said!r} is no answer to {asked['prompt']!r}; it takes {asked['choices']}")
+    if why := schema.fault(asked["schema"], said):
+        raise UndecidedError(f"{session}: {values.describe(said)} is no answer to {asked['prompt']!r}: {why}")

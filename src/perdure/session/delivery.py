@@ -1,0 +1,52 @@
+"""What is asked of a session that nobody runs takes effect at once, by whoever asks: answers, a pause, an end.
+
+Messages stay in the inbox until the session's code receives them. No code of the agent runs here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from perdure.errors import HeldError
+from perdure.session import item as items
+from perdure.session.lease import acquire
+from perdure.session.opening import take_up
+from perdure.session.request import Commit
+
+if TYPE_CHECKING:
+    from perdure.session.item import Sent
+    from perdure.session.request import Draft
+    from perdure.session.writer import Writer
+    from perdure.stores.contract import Store
+
+OVER = ("completed", "cancelled")
+"""The status of a session that no command changes any more."""
+
+
+def deliver(store: Store, session: str, *, owner: str, lease_s: float) -> None:
+    """Does what lies in the inbox, unless somebody holds the session: then it is theirs to do. Durable on return."""
+    if not _waiting(store, session):
+        return
+    with contextlib.suppress(HeldError):
+        lease = acquire(store, session, owner=owner, wait_s=0.0, lease_s=lease_s)
+        try:
+            writer, _, _ = take_up(store, session, epoch=lease.epoch)
+            sent = _waiting(store, session)
+            writer.commit(Commit(tuple(_drafts(sent, writer)), lambda _: None, items.numbers(sent)))
+        finally:
+            store.release(lease)
+
+
+def _waiting(store: Store, session: str) -> list[Sent]:
+    found = [items.opened(item, session=session) for item in store.inbox(session)]
+    return [sent for sent in found if sent.what in (items.ANSWER, items.DAMAGED, *items.STATUS_OF)]
+
+
+def _drafts(sent: list[Sent], writer: Writer) -> list[Draft]:
+    commands = [one for one in sent if one.what in items.STATUS_OF]
+    told = [items.taken(one) for one in sent if one not in commands]
+    answered = {one.asked for one in sent}
+    waits = tuple(seq for seq in writer.summary.waits if seq not in answered)
+    over = writer.summary.status in OVER
+    return told + (list(map(items.taken, commands)) if over else items.obeyed(commands, waits=waits))

@@ -1,0 +1,20 @@
+"""The record of a change of status, as every part of a session writes it."""
+
+from __future__ import annotations
+
+from perdure.log.marks import COMPLETED
+from perdure.session.request import Draft
+
+
+def status(status: str, *, reason: str = "", result: bytes | None = None, waits: tuple[int, ...] = ()) -> Draft:
+    """The record of a change of status."""
+    body = {
+        "status": status,
+        "reason": reason,
+        "result": result,
+        "waits": list(waits),
+        "around": [],
+        "to": 0,
+        "parent": 0,
+    }
+    return Draft("status", body, (COMPLETED,) if status == "completed" else ())
