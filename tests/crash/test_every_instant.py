@@ -50,7 +50,7 @@ def test_each_point_is_killed_at_by_some_bench(monkeypatch: pytest.MonkeyPatch) 
 
 
 KEEPING = ("amend.", "sweep.", "export.", "import.", "fork.", "append.cut", "rotate.")
-"""No run on SQLite comes to these: `test_gc_kills`, `test_moving`, `test_fork` and `test_file_store` kill there."""
+"""No run on SQLite comes to these: `test_gc_kills`, `test_moving`, `test_fork_kills`, `test_file_store` kill there."""
 
 
 def saves_once(s: perdure.Session) -> None:

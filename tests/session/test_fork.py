@@ -111,6 +111,27 @@ def test_the_places_that_can_be_meant(store, world):
             store.fork("a", at=at, into="x")
 
 
+def test_a_name_means_its_newest_point(store):
+    with store.session("a") as s:
+        for n in range(5):
+            s.state["n"] = n
+            s.checkpoint("here" if n in (0, 2) else f"p{n}")
+    points = [p.seq for p in store.detail("a").points]
+    assert store.fork("a", at="here", into="f").at == points[2]
+    store.checkpoint("a", "here", at=points[3])
+    assert store.fork("a", at="here", into="g").at == points[3]
+    assert store.fork("g", at="here", into="h").at == points[2]
+    store.rollback("a", points[3])
+    assert store.fork("a", at="here", into="i").at == points[3]
+    store.rollback("a", points[1])
+    assert store.fork("a", at="here", into="j").at == points[0]
+    assert store.fork("j", at=-1, into="k").at == points[0]
+    with pytest.raises(NoPointError):
+        store.fork("a", at="p2", into="l")
+    for session in "afghijk":
+        assert store.verify(session).ok
+
+
 def test_what_cannot_be_forked(store, world):
     store.run(world.agent, "a")
     with pytest.raises(SessionExistsError):

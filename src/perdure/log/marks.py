@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from perdure.log.action import about
 from perdure.log.dropped import MARK
+from perdure.log.points import naming
 
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
@@ -34,6 +35,11 @@ def answer_mark(asked: int) -> bytes:
     return b"a" + asked.to_bytes(8, "big")
 
 
+def name_mark(name: str) -> bytes:
+    """What all records that give a restore point this name can be looked up by."""
+    return b"n" + sha256(name.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
 class Marks:
     """The marks of the records of one log, asked for in order. It keeps the keys and nothing else."""
 
@@ -46,6 +52,9 @@ class Marks:
         """The marks of the record that comes next."""
         if entry.kind == "amended":
             return [MARK]
+        if entry.kind in ("saved", "note"):
+            name, _ = naming(entry)
+            return [] if name is None else [name_mark(name)]
         if entry.kind == "status":
             return self._of_status(entry)
         if entry.kind in ("asked", "answered"):

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from perdure import limits
 from perdure.errors import SessionUnknownError
 from perdure.log import branches as log_branches
-from perdure.log import points
 from perdure.log.origin import seam_of
 from perdure.recovery import preview, restore
 from perdure.recovery.difference import difference
-from perdure.session.forking import Fork, fork
+from perdure.session.forking import Fork, fork, place_of
 from perdure.session.opening import summary_of
 from perdure.session.snapshot import Reader
 from perdure.stores.ids import check_session_id
@@ -44,9 +43,10 @@ class Branching:
         re-entry point), or None: the end of the log. What is in doubt there is in doubt in the fork. The session may be
         running. Durable on return. Raises `NoPointError`, `SessionExistsError`, `SessionUnknownError`, `DamageError`.
         """
-        seq = at if at is None or (isinstance(at, int) and at > 0) else points.find(self._entries(session), at).seq
         with restore.offered(self.backend, check_session_id(session)):
-            return fork(self.backend, session, check_session_id(into), at=seq, reason=reason, by=by)
+            if isinstance(at, str) or (at is not None and at <= 0):
+                at = place_of(Reader(self.backend, session), at)
+            return fork(self.backend, session, check_session_id(into), at=at, reason=reason, by=by)
 
     def diff(
         self,

@@ -21,6 +21,7 @@ from perdure.errors import (
 )
 from perdure.log import points
 from perdure.log.branch import is_restore_point
+from perdure.log.marks import name_mark
 from perdure.session.lease import acquire, new_owner
 from perdure.session.opening import Opened, append_one, opening_of, start, take_up
 from perdure.session.points import Core
@@ -53,7 +54,7 @@ def checkpoint(store: AgentStore, session: str, name: str, *, at: int | str = -1
     target = points.find(entries, at)
     if not is_restore_point(target):
         raise NoPointError(f"{session} has no restore point yet: its code makes them with save() or checkpoint(name)")
-    note = Draft("note", {"topic": points.CHECKPOINT, "name": name, "of": target.seq, "by": by})
+    note = Draft("note", {"topic": points.CHECKPOINT, "name": name, "of": target.seq, "by": by}, (name_mark(name),))
     append_one(store.backend, session, note, owner=new_owner(), lease_s=limits.LEASE_S)
     return target.seq
 

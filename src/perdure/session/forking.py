@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from perdure import clock, faults
 from perdure.errors import NoPointError, SessionUnknownError
-from perdure.log import dropped
-from perdure.log.branch import branch
+from perdure.log import dropped, points
+from perdure.log.branch import is_restore_point
 from perdure.log.entry import Entry, link
+from perdure.log.marks import name_mark
 from perdure.log.origin import Base, writer_of
 from perdure.log.summary import Summary
 from perdure.session.opening import FORMAT_VERSION, opening_of, summary_of
-from perdure.session.snapshot import SNAPSHOTS, Reader
+from perdure.session.snapshot import Reader
 from perdure.stores.contract import Batch
 
 if TYPE_CHECKING:
@@ -58,10 +59,9 @@ def fork(store: Store, source: str, session: str, *, at: int | None, reason: str
     entry = Entry(seq + 1, record.epoch + 1, "opened", clock.now_us(), body)
     first = link(record.chain, entry, session=session)
     summary, records, keyframes = known.after(entry), [first], []
-    if seq < head.seq and (kept := _keyframe(reader, seq)) is not None:
-        again = Entry(seq + 2, entry.epoch, "keyframe", entry.time_us, kept.body)
-        records.append(link(first.chain, again, session=session))
-        keyframes.append((kept["of"], again.seq))
+    for again in _keyframes(reader, seq, head=head.seq, first=entry):
+        records.append(link(records[-1].chain, again, session=session))
+        keyframes.append((again["of"], again.seq))
         summary = summary.after(again)
     last = records[-1]
     encoded = summary.encoded(session=session, seq=last.seq, chain=last.chain)
@@ -73,22 +73,39 @@ def fork(store: Store, source: str, session: str, *, at: int | None, reason: str
     return Fork(session, source, seq)
 
 
-def _keyframe(reader: Reader, seq: int) -> Entry | None:
-    """The keyframe that the state at this record is made from, if the fork would not have it from there.
+def place_of(reader: Reader, at: int | str) -> int:
+    """The number of the point that is meant, as in `log.points.find`. Raises `NoPointError`.
+
+    Where no branch was ever left, without reading the log.
+    """
+    head = reader.store.head(reader.session)
+    summary = summary_of(head, reader.session)
+    seq = _looked_up(reader, summary, at) if summary.reentry and not summary.left else None
+    return points.find(reader.entries(), at).seq if seq is None else seq
+
+
+def _looked_up(reader: Reader, summary: Summary, at: int | str) -> int | None:
+    """The point, if it is on the way; None if that cannot be told so."""
+    if at == 0:
+        return summary.reentry
+    if isinstance(at, str):
+        named = [seq for name, seq in map(points.naming, reader.marked(name_mark(at))) if name == at]
+        return named[-1] if named else None
+    newest = reader.entries(after=summary.parent - 1, upto=summary.parent) if at == -1 and summary.parent else []
+    return summary.parent if newest and is_restore_point(newest[0]) else None
+
+
+def _keyframes(reader: Reader, seq: int, *, head: int, first: Entry) -> list[Entry]:
+    """The keyframes of snapshots up to this record that the fork would not have from there, as records after `first`.
 
     Retention leaves a keyframe in the place of the deltas before a point, and its record is a later one.
     """
     sessions = (reader.session, *(base.session for base in reader.bases))
-    if not any(reader.store.find(session, dropped.MARK) for session in sessions):
-        return None
-    known = dict(reader.store.keyframes(reader.session))
-    tip = {e.seq: e["parent"] for e in branch(reader.entries(upto=seq)) if e.kind in SNAPSHOTS}
-    at = max(tip, default=0)
-    while at and at not in known:
-        at = tip.get(at, 0)
-    if known.get(at, 0) <= seq:
-        return None
-    return reader.entries(after=known[at] - 1, upto=known[at])[0]
+    if seq == head or not any(reader.store.find(session, dropped.MARK) for session in sessions):
+        return []
+    later = [record for of, record in reader.store.keyframes(reader.session) if of <= seq < record]
+    bodies = [reader.entries(after=record - 1, upto=record)[0].body for record in later]
+    return [Entry(n, first.epoch, "keyframe", first.time_us, body) for n, body in enumerate(bodies, first.seq + 1)]
 
 
 def _body(opening: Body, origin: Body) -> Body:

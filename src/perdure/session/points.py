@@ -14,7 +14,7 @@ from perdure.errors import DivergedError, EntryError, NoProgressError, RefusedEr
 from perdure.log import points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import REENTRY, RESTORE_POINT, branch, is_reentry
-from perdure.log.marks import key_mark
+from perdure.log.marks import key_mark, name_mark
 from perdure.session import argument, failure
 from perdure.session import call as calls
 from perdure.session.core import Journal
@@ -174,7 +174,8 @@ class Core(Journal):
                 self._passed = [point.seq]
                 self.ledger.reenter(point, keep=open_there)
 
-        yield from self.commit(Draft("saved", body), *drafts, then=written)
+        marks = () if name is None else (name_mark(name),)
+        yield from self.commit(Draft("saved", body, marks), *drafts, then=written)
         return self.parent_point
 
     def _open(self) -> set[int]:
