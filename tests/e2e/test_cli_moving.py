@@ -92,3 +92,14 @@ def test_a_replay_tells_the_first_difference(
     assert run("replay", "q", "--json") == 76
     found = document(capsys)
     assert (found["same"], found["difference"]["path"]) == (False, "$.notes[1]")
+
+
+def test_a_session_is_driven_on_with_another_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("show", "q", "--json") == 0
+    seq = document(capsys)["journal"][0]["seq"]
+    assert run("drive", "q", "--into", "f", "--result", f'{seq}="odd"', "--reason", "to see", "--json") == 0
+    assert document(capsys)["result"] == 3
+    assert run("state", "f", "--part", "notes") == 0
+    assert "odd" in capsys.readouterr().out
+    assert run("drive", "q", "--into", "g", "--result", "x=1") == 2
+    assert run("drive", "q", "--into", "g", "--result", "1=1") == 68

@@ -9,7 +9,19 @@ from typing import Annotated
 import typer
 
 import perdure
-from perdure.cli import branching, checking, deciding, failing, keeping, looking, moving, options, running, telling
+from perdure.cli import (
+    branching,
+    checking,
+    deciding,
+    driving,
+    failing,
+    keeping,
+    looking,
+    moving,
+    options,
+    running,
+    telling,
+)
 from perdure.errors import PerdureError
 
 HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
@@ -43,6 +55,7 @@ app.command(rich_help_panel=LOOK, context_settings=options.DASHED)(branching.dif
 app.command(rich_help_panel=DECIDE)(deciding.checkpoint)
 app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(deciding.rollback)
 app.command(rich_help_panel=DECIDE)(branching.fork)
+app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(driving.drive)
 app.command(rich_help_panel=DECIDE)(deciding.settle)
 app.command(rich_help_panel=DECIDE)(deciding.answer)
 app.command(rich_help_panel=TELL)(telling.send)

@@ -69,19 +69,19 @@ def run(
     when it was stopped, 1 when it failed (or the status of the error, if it is one of perdure's). Run it again and it
     goes on.
     """
-    given = _input(input_json, input_text)
+    given = given_input(input_json, input_text)
     labels = _labels(label or [])
     fn = load(target)
     where = place(store)
     with where.open(make=True) as opened:
-        outcome = _watched(
+        outcome = watched(
             opened,
             session,
             show=progress,
             as_json=as_json,
             go=lambda: opened.run(fn, session, input=given, labels=labels, wait_s=wait, accept_change=accept_change),
         )
-    _end(outcome, session, where, as_json=as_json)
+    end(outcome, session, where, as_json=as_json)
 
 
 def resume(
@@ -102,14 +102,14 @@ def resume(
             return
         if entry := opened.info(session).entry:
             load(entry)
-        outcome = _watched(
+        outcome = watched(
             opened,
             session,
             show=progress,
             as_json=as_json,
             go=lambda: opened.resume(session, accept_change=accept_change, wait_s=wait),
         )
-    _end(outcome, session, where, as_json=as_json)
+    end(outcome, session, where, as_json=as_json)
 
 
 def load(target: str) -> Callable[..., Any]:
@@ -125,9 +125,7 @@ def load(target: str) -> Callable[..., Any]:
         raise EntryError(f"{target} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def _watched(
-    store: AgentStore, session: str, *, show: bool | None, as_json: bool, go: Callable[[], Outcome]
-) -> Outcome:
+def watched(store: AgentStore, session: str, *, show: bool | None, as_json: bool, go: Callable[[], Outcome]) -> Outcome:
     """Runs and watches. What the agent prints goes to stderr when stdout is for one JSON document."""
     progress = importlib.import_module("perdure.cli.progress")
     aside = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
@@ -140,7 +138,8 @@ def _watched(
             return Outcome("interrupted", reason="ended at once by a signal")
 
 
-def _input(text: str | None, plain: str | None) -> Any:
+def given_input(text: str | None, plain: str | None) -> Any:
+    """The input that was typed, as JSON or as text; `NO_INPUT` for none."""
     if text is not None and plain is not None:
         raise typer.BadParameter("give --input or --input-text, not both")
     if text is None:
@@ -174,7 +173,7 @@ def _labels(given: list[str]) -> dict[str, str]:
 # --- telling how it ended --------------------------------------------------------------------------------------------
 
 
-def _end(outcome: Outcome, session: str, where: Place, *, as_json: bool) -> None:
+def end(outcome: Outcome, session: str, where: Place, *, as_json: bool) -> None:
     """Tells how the run ended, and ends with the status that says so."""
     if as_json:
         output.document(shape.outcome(outcome, session, where))

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 STRICTNESS: Final = ("repeatable", "idempotent", "once")
 """The effect classes, the strictest last."""
 
+CHANGED: Final = "changed"
+"""How an action is settled in a fork that is driven on with another result."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -145,6 +148,9 @@ class Actions(dict[int, Action]):
     def _outcome(self, action: Action, entry: Entry) -> None:
         if entry.kind == "action_started":
             action.outcome, action.attempts = None, action.attempts + 1
+            return
+        if entry["how"] == CHANGED:
+            action.outcome, action.later = Outcome("result", entry["value"]), None
             return
         outcome = outcome_of(entry.body)
         if entry.kind == "settled" and action.outcome and action.outcome.how == "error":

@@ -1,6 +1,6 @@
-"""What a store does with whole sessions: brings them to a file or another store and back, runs them again to compare.
+"""What a store does with whole sessions: brings them elsewhere and back, runs them again to compare or to see what if.
 
-A part of `AgentStore`. How it is done is elsewhere: `ops.portable`, `ops.transfer`, `runtime.replay`.
+A part of `AgentStore`. How it is done is elsewhere: `ops.portable`, `ops.transfer`, `replay`, `driving`.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING, Any, Self
 from perdure.ops import portable, transfer
 from perdure.ops.receiving import Holder, received
 from perdure.recovery import restore
+from perdure.runtime import driving
 from perdure.runtime import replay as replays
+from perdure.session.opening import NO_INPUT
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from perdure.ops.transfer import Moved
+    from perdure.runtime.outcome import Outcome
     from perdure.runtime.replay import Replay
     from perdure.session.lease import Keeper
     from perdure.stores.contract import Store as Backend
 
 
 class Moving:
-    """Export, import, copy and replay."""
+    """Export, import, copy, replay and drive."""
 
     backend: Backend
     _keeper: Keeper
@@ -35,6 +38,9 @@ class Moving:
 
         @property
         def _owner(self) -> str: ...
+
+        def run(self, fn: Callable[[Any], Any], session: str, *, accept_change: bool, create: bool) -> Outcome:
+            """Of `AgentStore`."""
 
     def export_file(self, session: str, path: str | os.PathLike[str]) -> Moved:
         """Writes all of a session, as it is at this moment, to one file; whole and durable on return, else not there.
@@ -69,3 +75,30 @@ class Moving:
         """
         with restore.offered(self.backend, check_session_id(session)):
             return replays.replay(self.backend, session, fn)
+
+    def drive(
+        self,
+        session: str,
+        *,
+        into: str,
+        fn: Callable[[Any], Any] | None = None,
+        at: int | str | None = None,
+        result: Mapping[int, Any] | None = None,
+        input: Any = NO_INPUT,  # noqa: A002 - the word that people use
+        reason: str = "",
+        by: str = "operator",
+    ) -> Outcome:
+        """What if: forks the session into `into`, with results, the input or the code changed, and runs on for real.
+
+        `result` maps the numbers of actions (their starts) to what their calls are answered with instead, `fn` is other
+        code. `at` is the place to go on from, as for `fork`; without it the place where the changed results were known,
+        for another input the opening, else the end. What was recorded up to there is answered, what comes after runs.
+        The session itself stays as it is. Raises `UndecidedError` for a result that is not answered from that place,
+        and as `fork` and `run` do.
+        """
+        code = fn or driving.function(self.backend, session)
+        change = driving.Change(result or {}, input, reason, by)
+        with restore.offered(self.backend, check_session_id(session)):
+            driving.forked(self.backend, session, into, change, at=at)
+        is_changed = fn is not None or bool(result) or input is not NO_INPUT
+        return self.run(code, into, accept_change=is_changed, create=False)

@@ -19,10 +19,14 @@ from perdure.log.marks import name_mark
 from perdure.log.origin import Base, writer_of
 from perdure.log.summary import Summary
 from perdure.session.opening import FORMAT_VERSION, opening_of, summary_of
+from perdure.session.request import Draft
 from perdure.session.snapshot import Reader
+from perdure.session.writer import keyframes_of
 from perdure.stores.contract import Batch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.log.entry import Body
     from perdure.stores.contract import Store
 
@@ -39,8 +43,20 @@ class Fork:
     at: int
 
 
-def fork(store: Store, source: str, session: str, *, at: int | None, reason: str, by: str) -> Fork:
+def fork(
+    store: Store,
+    source: str,
+    session: str,
+    *,
+    at: int | None,
+    reason: str,
+    by: str,
+    own: Body | None = None,
+    drafts: Sequence[Draft] = (),
+) -> Fork:
     """Makes the session `session` go on from record `at` (None: the last) of the log of `source`. Durable on return.
+
+    `own` are fields of its opening that it has instead of those of `source`; `drafts` follow it in the same commit.
 
     What the fork has from there is read when it is opened; here the record itself is checked, and the opening. Raises
     `NoPointError` if there is no such record, `SessionExistsError`, `SessionErasedError`, `SessionUnknownError`,
@@ -55,17 +71,10 @@ def fork(store: Store, source: str, session: str, *, at: int | None, reason: str
     record = next(reader.records(after=seq - 1, upto=seq))
     known = summary_of(head, source) if seq == head.seq else Summary().untold()
     opening = opening_of(reader, upto=seq)
-    body = _body(opening.body, {"session": source, "seq": seq, "reason": reason, "by": by})
+    body = _body(opening.body, {"session": source, "seq": seq, "reason": reason, "by": by}) | (own or {})
     entry = Entry(seq + 1, record.epoch + 1, "opened", clock.now_us(), body)
-    first = link(record.chain, entry, session=session)
-    summary, records, keyframes = known.after(entry), [first], []
-    for again in _keyframes(reader, seq, head=head.seq, first=entry):
-        records.append(link(records[-1].chain, again, session=session))
-        keyframes.append((again["of"], again.seq))
-        summary = summary.after(again)
-    last = records[-1]
-    encoded = summary.encoded(session=session, seq=last.seq, chain=last.chain)
-    batch = Batch(tuple(records), keyframes=tuple(keyframes), summary=encoded)
+    first = [entry, *_keyframes(reader, seq, head=head.seq, first=entry)]
+    batch = _batch(session, record.chain, known, first, drafts)
     base = Base(writer_of(seq, session=source, bases=head.bases), seq)
     faults.reach("fork.before")
     store.fork(session, batch, base=base, epoch=entry.epoch)
@@ -93,6 +102,21 @@ def _looked_up(reader: Reader, summary: Summary, at: int | str) -> int | None:
         return named[-1] if named else None
     newest = reader.entries(after=summary.parent - 1, upto=summary.parent) if at == -1 and summary.parent else []
     return summary.parent if newest and is_restore_point(newest[0]) else None
+
+
+def _batch(session: str, chain: bytes, summary: Summary, first: list[Entry], drafts: Sequence[Draft]) -> Batch:
+    """What the fork begins with: these entries, then the drafts, after the record with this chain digest."""
+    begin = first[-1]
+    own = [Entry(seq, begin.epoch, d.kind, begin.time_us, d.body) for seq, d in enumerate(drafts, begin.seq + 1)]
+    marks = [(mark, entry.seq) for entry, draft in zip(own, drafts, strict=True) for mark in draft.marks]
+    records = []
+    for entry in (*first, *own):
+        records.append(link(chain, entry, session=session))
+        chain, summary = records[-1].chain, summary.after(entry)
+    for mark, seq in marks:
+        summary = summary.marked([mark], seq=seq)
+    encoded = summary.encoded(session=session, seq=records[-1].seq, chain=chain)
+    return Batch(tuple(records), marks=tuple(marks), keyframes=keyframes_of(first), summary=encoded)
 
 
 def _keyframes(reader: Reader, seq: int, *, head: int, first: Entry) -> list[Entry]:
