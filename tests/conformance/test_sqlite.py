@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import sqlite3
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from perdure.errors import (
 )
 from perdure.log import GENESIS, Record, chained
 from perdure.stores import Batch, Point, Store, open_store
-from perdure.stores.sqlite import SqliteStore
+from perdure.stores.sqlite import SqliteStore, queue
 
 
 def record(seq: int, body: bytes, *, session: str = "s") -> Record:
@@ -211,6 +213,74 @@ def test_a_store_that_others_keep_locked_says_so(path: Path) -> None:
         other.execute("COMMIT")
         append(store, 1)
         assert bodies(store) == [b"body"]
+
+
+@contextmanager
+def met(path: Path) -> Iterator[SqliteStore]:
+    """A store that has met another writer, and so stands in line from now on."""
+    with SqliteStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        store.create("s", owner="me")
+        other.execute("BEGIN IMMEDIATE")
+        looked, before = threading.Event(), queue.Queue.enter
+
+        def enter(line: queue.Queue) -> None:
+            before(line)
+            looked.set()
+
+        with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as pool:
+            patch.setattr(queue.Queue, "enter", enter)
+            first = pool.submit(append, store, 1)
+            assert looked.wait(30)
+            other.execute("COMMIT")
+            first.result(30)
+        yield store
+
+
+def test_the_line_is_a_file_that_goes_with_the_last_store(path: Path) -> None:
+    with met(path):
+        assert "agents.db-turn" in names(path)
+    assert names(path) == ["agents.db"]
+
+
+def test_who_comes_back_stands_behind_who_waits(path: Path) -> None:
+    with met(path) as store, path.with_name("agents.db-turn").open() as line:
+        fcntl.flock(line, fcntl.LOCK_EX)
+        with ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch:
+            asked, before = threading.Event(), queue.Queue._taken
+            patch.setattr(queue.Queue, "_taken", staticmethod(lambda file: bool(before(file) or asked.set())))
+            patch.setattr(queue, "PATIENCE_S", 30.0)
+            second = pool.submit(append, store, 2)
+            assert asked.wait(30)
+            assert bodies(store) == [b"body"]
+            fcntl.flock(line, fcntl.LOCK_UN)
+            second.result(30)
+        assert len(bodies(store)) == 2
+
+
+def test_a_place_in_line_that_nobody_leaves_stops_nobody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "PATIENCE_S", 0.01)
+    with met(path) as store, path.with_name("agents.db-turn").open() as line:
+        fcntl.flock(line, fcntl.LOCK_EX)
+        append(store, 2)
+        assert len(bodies(store)) == 2
+
+
+@pytest.mark.parametrize("missing", ["fcntl", "room"])
+def test_without_a_line_writers_just_look(path: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    if missing == "fcntl":
+        monkeypatch.setattr(queue, "fcntl", None)
+    else:
+        path.with_name("agents.db-turn").mkdir()
+    with met(path) as store:
+        append(store, 2)
+        assert len(bodies(store)) == 2
+
+
+def test_a_line_that_another_store_removed_is_made_again(path: Path) -> None:
+    with met(path) as store:
+        path.with_name("agents.db-turn").unlink()
+        append(store, 2)
+        assert "agents.db-turn" in names(path)
 
 
 def test_the_log_stays_short_while_one_writes_all_the_time(path: Path) -> None:

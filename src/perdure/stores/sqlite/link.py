@@ -18,8 +18,9 @@ from perdure import clock
 from perdure.errors import PerdureError, ProcessForkedError
 from perdure.stores import refusals
 from perdure.stores.sqlite.failures import is_busy, is_harmless, meaning
+from perdure.stores.sqlite.queue import Queue, pause_s
 
-_PAUSE_S: Final = 0.001
+_PAUSE_S: Final = 0.0003
 """Between two looks whether another process has finished, about. SQLite itself would sleep up to 0.1 s, and starve."""
 
 _OF_SQLITE: Final = (sqlite3.Error, OverflowError, UnicodeDecodeError)
@@ -28,7 +29,8 @@ _OF_SQLITE: Final = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 class Link:
     """A connection behind a lock.
 
-    `connect(busy_s=…)` opens it; `verify` is called on one that is opened after a failure.
+    `connect(busy_s=…)` opens it; `verify` is called on one that is opened after a failure. `queue` is the line in which
+    its transactions wait for those of other processes.
     """
 
     def __init__(
@@ -38,12 +40,13 @@ class Link:
         connect: Callable[..., sqlite3.Connection],
         verify: Callable[[sqlite3.Connection], None],
         busy_s: float,
+        queue: Queue | None = None,
     ) -> None:
         self.lock = threading.RLock()
         self.url = url
         self._connect = connect
         self._verify = verify
-        self._busy_s = busy_s
+        self._busy_s, self._queue = busy_s, queue
         self._db: sqlite3.Connection | None = None
         self._failed = False
         self._closed = False
@@ -67,17 +70,35 @@ class Link:
 
     def begin(self, db: sqlite3.Connection, kind: str = "IMMEDIATE") -> None:
         """Begins a transaction, when the other processes let it: waits up to `busy_s` for that."""
-        end = None
+        queue = self._queue
+        if queue is None:
+            self._begin(db, kind, wait_s=self._busy_s)
+            return
+        if not queue.is_open() and self._begin(db, kind, wait_s=0.0):
+            return
+        queue.enter()
+        try:
+            self._begin(db, kind, wait_s=self._busy_s)
+        finally:
+            queue.leave()
+
+    @staticmethod
+    def _begin(db: sqlite3.Connection, kind: str, *, wait_s: float) -> bool:
+        """Whether it has begun: without waiting it may not. Raises when it has waited in vain."""
+        end = 0.0
         while True:
             try:
                 db.execute(f"BEGIN {kind}")
-                return
+                return True
             except sqlite3.OperationalError as error:
-                now = clock.monotonic_s()
-                end = now + self._busy_s if end is None else end
-                if not is_busy(error) or now >= end:
+                if not is_busy(error):
                     raise
-            time.sleep(_PAUSE_S * (0.5 + clock.new_random()))
+                if not wait_s:
+                    return False
+                end = end or clock.monotonic_s() + wait_s
+                if clock.monotonic_s() >= end:
+                    raise
+            time.sleep(pause_s(_PAUSE_S))
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -119,7 +140,9 @@ class Link:
             raise ProcessForkedError(f"{self.url}: was opened before os.fork(); open it again in this process")
 
     def drop(self) -> None:
-        """Gives the connection up; the next use opens it anew."""
+        """Gives the connection up, and the place in line; the next use opens it anew."""
+        if self._queue is not None:
+            self._queue.close(for_good=self._closed)
         db, self._db = self._db, None
         if db is not None:
             db.close()

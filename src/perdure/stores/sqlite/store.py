@@ -37,6 +37,7 @@ from perdure.stores.sqlite import file, fork, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
 from perdure.stores.sqlite.group import Group
 from perdure.stores.sqlite.link import Link
+from perdure.stores.sqlite.queue import Queue
 
 _TOUCHED_BYTES: Final = 1024
 """A row that is taken away or replaced counts for so much of the log."""
@@ -72,7 +73,7 @@ class SqliteStore(Store):
         self._pid = os.getpid()
         link = partial(Link, self.url, verify=rows.verify_tails)
         connect = partial(file.connect_writer, path, settings=_WRITING)
-        self._writer = link(connect=connect, busy_s=busy_s)
+        self._writer = link(connect=connect, busy_s=busy_s, queue=Queue(path))
         self._group = Group(self._writer)
         self._reader = link(connect=partial(file.connect_reader, path, settings=_READING), busy_s=busy_s)
         self._checkpointer = Checkpointer(link(connect=connect, busy_s=0), writer=self._writer, pages=wal_pages)

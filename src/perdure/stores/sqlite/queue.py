@@ -1,0 +1,86 @@
+"""A place in line for the processes that write to one file: who waits for its lock holds it, so the next one is known.
+
+SQLite's lock goes to whoever looks at the right moment, which is mostly who had it last. So a process that has met
+another one takes the place in line before it asks for the lock, and keeps it until it has the lock: who comes back
+must wait behind it. It is a matter of fairness alone: a process that cannot take the place, or has waited too long
+for it, goes on without. The kernel gives the place back when its holder dies.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from perdure import clock
+
+_FCNTL: Final = "fcntl"
+fcntl: Final[Any] = importlib.import_module(_FCNTL) if importlib.util.find_spec(_FCNTL) else None
+"""None where there is no such thing: then everybody just looks at random moments."""
+
+PATIENCE_S: Final = 0.5
+"""Longer than any line that moves: its holder is stopped, and may hold nothing else."""
+
+_PAUSE_S: Final = 0.0005
+
+
+class Queue:
+    """The line of one file, kept in an empty file beside it that is made when two processes meet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_name(path.name + "-turn")
+        self._file: int | None = None
+
+    def is_open(self) -> bool:
+        """Whether another process was met."""
+        return self._file is not None
+
+    def enter(self) -> None:
+        """Takes the place in line, or has waited long enough."""
+        end = clock.monotonic_s() + PATIENCE_S
+        if fcntl is None or not self._opened():
+            return
+        while self._file is not None and not self._taken(self._file) and clock.monotonic_s() < end:
+            time.sleep(pause_s(_PAUSE_S))
+
+    def leave(self) -> None:
+        """Gives the place to the next."""
+        if self._file is not None:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self, *, for_good: bool = False) -> None:
+        """Forgets the others. `for_good` also removes the file, if nobody stands in line."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            if for_good and self._taken(file):
+                self._path.unlink(missing_ok=True)
+        finally:
+            os.close(file)
+
+    def _opened(self) -> bool:
+        """Opens the file, also anew when it was removed by one that closed. False where it cannot be made."""
+        if self._file is not None and not os.fstat(self._file).st_nlink:
+            self.close()
+        if self._file is None:
+            with suppress(OSError):
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        return self._file is not None
+
+    @staticmethod
+    def _taken(file: int) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+
+def pause_s(mean_s: float) -> float:
+    """About so long, never the same twice: those who wait must not step in time."""
+    return mean_s * (0.5 + clock.new_random())
