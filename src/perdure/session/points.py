@@ -117,7 +117,6 @@ class Core(Journal):
     def save(self, name: str | None = None, *, reason: str | None = None) -> Steps:
         """A restore point, and on a handle a re-entry point. Its number; None when there was nothing to save."""
         self.refuse_inside("save")
-        yield from self.inbox.attend()
         _check_name(name)
         changes = self._changes()
         if not (self.happened or name or changes):
@@ -134,6 +133,7 @@ class Core(Journal):
             seq = yield from self._write_point(changes, flags, name=name, reason=reason)
         self._progressed = self._progressed or self.happened or bool(changes)
         self.happened = False
+        yield from self.inbox.attend()
         return seq
 
     def _refuse_loose(self, what: str) -> None:

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,7 @@ def crash_everywhere(
     input: Any = NO_INPUT,  # noqa: A002 - the word that people use
     effects: Callable[[], Mapping[str, int]] | None = None,
     answers: Mapping[str, Any] | None = None,
+    messages: Sequence[Any] = (),
     settle: Settle = TRUTH,
     store: Callable[[Path], str | Store] | None = None,
     form: Literal["handle"] | None = None,
@@ -75,15 +76,18 @@ def crash_everywhere(
 
     `effects` returns name → times, counted where a kill does not reach (a file): of a `repeatable` action's own name
     there may be more, of everything else exactly as many. `answers` answers questions (by key or prompt) and stands in
-    for actions (by name): a list gives one after another, a callable is called. `settle` decides about what is in
-    doubt, by default by what really happened. `store` gives the store for a folder (its URL, or the store itself);
-    `form="handle"` calls the agent within `store.session(…)`; `points` are the names of those to try; so many `pairs`
-    of points kill twice. `fresh` is called before each life; `folder` is where lives are, and a failed one is left.
+    for actions (by name): a list gives one after another, a callable is called. `messages` are sent once the session
+    is idle. `settle` decides about what is in doubt, by default by what really happened. `store` gives the store for a
+    folder (its URL, or the store itself); `form="handle"` calls the agent within `store.session(…)`; `points` are the
+    names of those to try; so many `pairs` of points kill twice. `fresh` is called before each life; `folder` is where
+    lives are, and a failed one is left.
 
     Each process is a fork: nothing that it does to memory is seen here. Raises `RefusedError` where there is no fork.
     """
     began = time.monotonic()
-    trial = Trial(agent, input, _form(agent, form, input), effects, answers or {}, settle, store or _copied_store)
+    trial = Trial(
+        agent, input, _form(agent, form, input), effects, answers or {}, settle, store or _copied_store, messages
+    )
     _check_points(points)
     with _folder(folder) as place:
         lives = _Lives(trial, place, fresh)

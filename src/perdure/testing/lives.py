@@ -52,6 +52,7 @@ class Trial:
     answers: Mapping[str, Any]
     settle: Settle
     open: Callable[[Path], str | Store]
+    messages: Sequence[Any] = ()
 
     def count(self) -> dict[str, int]:
         """The effects until now."""
