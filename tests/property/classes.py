@@ -67,6 +67,25 @@ class Plain:
     b: list[Any] = field(default_factory=list)
 
 
+@storable("corpus.Text")
+class Text(str):
+    """A str of its own class, with nothing else in it."""
+
+    __slots__ = ()
+
+
+@storable("corpus.Loose")
+@dataclass(init=False)
+class Loose:
+    """Has some of its fields from its class, and what is no field."""
+
+    seen: int = 0
+    kept: int = 0
+
+    def __init__(self, seen: int) -> None:
+        self.seen, self.note = seen, {"beyond": [seen]}
+
+
 @storable("corpus.Frozen")
 @dataclass(frozen=True, slots=True)
 class Frozen:

@@ -215,6 +215,8 @@ REGISTERED: dict[str, Callable[[], Any]] = {
     "named_tuple": lambda: c.Pair(1, [2]),
     "namedtuple": lambda: c.Old(1, 2),
     "dataclass": lambda: c.Plain((1, 2), [{}]),
+    "dataclass_loose": lambda: c.Loose(3),
+    "text_of_a_class": lambda: c.Text("a \ud83d"),
     "dataclass_frozen": lambda: c.Frozen(1),
     "dataclass_child_cached": _child,
     "dataclass_slots": lambda: c.Slotted([1]),

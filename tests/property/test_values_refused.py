@@ -58,12 +58,6 @@ class Subclass(c.Plain):
     """A subclass of a registered class is another class."""
 
 
-def _with_attribute() -> Any:
-    plain = c.Plain(1)
-    plain.note = "x"  # type: ignore[attr-defined]
-    return plain
-
-
 def _unset() -> Any:
     plain = c.Plain(1)
     del plain.a
@@ -109,7 +103,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "enum": lambda: Shade.DARK,
     "dataclass": c.Unregistered,
     "dataclass_subclass": lambda: Subclass(1),
-    "dataclass_attribute": _with_attribute,
     "dataclass_unset": _unset,
     "counter_attribute": _counter,
     "model_deleted_private": _deleted_private,

@@ -1,7 +1,8 @@
 """The closed list of classes whose instances can be stored, each under a stable tag of the user's choosing.
 
-Loading looks tags up here and nowhere else: nothing is imported, and no class is found by a name out of stored bytes,
-except in the modules that were allowed by name. One registry for each process; registering is safe from any thread.
+Loading looks tags up here and nowhere else: nothing is imported that stored bytes name, and no class is found by a name
+out of them, except in the modules that were allowed by name (`allow`, `ready.py`). One registry for each process;
+registering is safe from any thread.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from perdure.errors import DamageError, TagError
 from perdure.values import arrays
 from perdure.values.describe import class_name
 from perdure.values.path import Refusal
+from perdure.values.ready import is_ready
 from perdure.values.shapes import Shape, Upcast, has_shape, shape_of
 
 T = TypeVar("T", bound=type)
@@ -179,8 +181,8 @@ def _allowed_class(tag: str) -> type | None:
 
 
 def is_allowed(module: str) -> bool:
-    """Whether `allow` was given this module or a package around it."""
-    return any(module == name or module.startswith(f"{name}.") for name in _allowed)
+    """Whether `allow` was given this module or a package around it, or it is one of those that are ready."""
+    return any(module == name or module.startswith(f"{name}.") for name in _allowed) or is_ready(module)
 
 
 def refusal(cls: type) -> Refusal:

@@ -42,6 +42,8 @@ def shape_of(cls: type) -> Shape:
         return NamedTupleShape(cls)
     if is_model(cls):
         return ModelShape(cls)
+    if is_text(cls):
+        return TextShape(cls)
     if dataclasses.is_dataclass(cls):
         return DataclassShape(cls)
     raise TagError(f"{class_name(cls)} is none of: dataclass, pydantic model, enum, named tuple")
@@ -49,7 +51,13 @@ def shape_of(cls: type) -> Shape:
 
 def has_shape(cls: type) -> bool:
     """Whether instances of `cls` could be stored if it were registered."""
-    return issubclass(cls, Enum) or is_named_tuple(cls) or is_model(cls) or "__dataclass_fields__" in vars(cls)
+    is_dataclass = "__dataclass_fields__" in vars(cls)
+    return issubclass(cls, Enum) or is_named_tuple(cls) or is_model(cls) or is_dataclass or is_text(cls)
+
+
+def is_text(cls: type) -> bool:
+    """Whether `cls` is a str of its own class, with nothing but its text in it."""
+    return issubclass(cls, str) and cls is not str and cls.__basicsize__ == str.__basicsize__
 
 
 def is_named_tuple(cls: type) -> bool:
@@ -158,8 +166,26 @@ class NamedTupleShape:
         raise _misfit(self.cls, f"field {name!r} is missing and has no default")
 
 
+class TextShape:
+    """Its text, in a list: any text may be in it, and in a list it is written as any other."""
+
+    def __init__(self, cls: Any) -> None:
+        self.cls = cls
+
+    def take(self, value: Any) -> list[str]:
+        """The text."""
+        return [str.__str__(value)]
+
+    def build(self, body: Any, upcast: Upcast) -> Any:
+        """The text in its class again, made without its `__new__`."""
+        body = upcast(body)
+        if type(body) is not list or [type(text) for text in body] != [str]:
+            raise _misfit(self.cls, "it is no text")
+        return str.__new__(self.cls, body[0])
+
+
 class DataclassShape:
-    """Its fields by name, as they are in the instance."""
+    """Its fields by name, as they are in the instance, and the attributes that it has beyond them."""
 
     def __init__(self, cls: type) -> None:
         if "__dataclass_fields__" not in vars(cls):
@@ -171,16 +197,26 @@ class DataclassShape:
         self.fields = {field.name: field for field in dataclasses.fields(cls)}
         self.slots = {name: slot for base in cls.__mro__ for name, slot in _slots(base)}
 
-    def take(self, value: Any) -> dict[str, Any]:
-        """Its fields, all of which must be set."""
+    def take(self, value: Any) -> dict[str, Any] | list[Any]:
+        """Its fields; or a list of them, of the attributes beyond them, and of the names of those left to the class."""
         attributes = dict(object.__getattribute__(value, "__dict__")) if self.cls.__dictoffset__ else {}
         for name, slot in self.slots.items():
             try:
                 attributes.setdefault(name, slot.__get__(value))
             except AttributeError:
                 continue  # an unset slot is no attribute; a field among them is refused below
-        _beyond(self.cls, attributes, self.fields)
-        return {name: self._attribute(name, attributes) for name in self.fields}
+        left = [name for name in self.fields if name not in attributes and self._is_left(name)]
+        fields = {name: self._attribute(name, attributes) for name in self.fields if name not in left}
+        beyond = {name: item for name, item in attributes.items() if not self._is_known(name)}
+        return [fields, beyond, left] if beyond or left else fields
+
+    def _is_left(self, name: str) -> bool:
+        """Whether an instance that has no such attribute shows that of its class."""
+        return name not in self.slots and hasattr(self.cls, name)
+
+    def _is_known(self, name: str) -> bool:
+        """Fields, and what a `cached_property` remembers, which is no part of the value."""
+        return name in self.fields or isinstance(getattr(self.cls, name, None), cached_property)
 
     def _attribute(self, name: str, attributes: dict[str, Any]) -> Any:
         if name not in attributes:
@@ -189,11 +225,15 @@ class DataclassShape:
 
     def build(self, body: Any, upcast: Upcast) -> Any:
         """The instance; fields that the class has since got have their defaults."""
+        body, beyond, left = body if type(body) is list else (body, {}, [])
         body = upcast(body)
         _check_fields(self.cls, body, self.fields)
         value: Any = object.__new__(self.cls)
         for name, field in self.fields.items():
-            object.__setattr__(value, name, body[name] if name in body else self._default(field))
+            if name not in left:
+                object.__setattr__(value, name, body[name] if name in body else self._default(field))
+        for name, item in beyond.items():
+            object.__setattr__(value, name, item)
         return value
 
     def _default(self, field: dataclasses.Field[Any]) -> Any:
