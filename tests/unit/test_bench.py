@@ -28,6 +28,7 @@ TINY = Sizes(
     replaced=4,
     many=30,
     many_window=10,
+    crowd=8,
     calls=15,
     turn=5,
     opens=1,

@@ -16,11 +16,12 @@ from pathlib import Path
 import perdure
 from perdure import clock
 from perdure.testing.bench import machine, report, restoring, saving, show
+from perdure.testing.bench.crowd import crowd
 from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
 from perdure.testing.bench.saving import Found
 from perdure.testing.bench.turns import Samples, take
 
-SECTIONS = ("w1", "w2", "w4", "resume", "many", "import")
+SECTIONS = ("w1", "w2", "w3", "w4", "resume", "many", "import")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -77,6 +78,8 @@ def _round(plan: Plan, only: Sequence[str], name: str) -> Found:
                 found |= figures
             case "w2":
                 found |= saving.documents(plan)
+            case "w3":
+                found |= crowd(plan)
             case "w4":
                 found |= restoring.restore(plan, saved or _saved(plan))
             case "resume":

@@ -38,14 +38,25 @@ class Child:
 
     def ask(self, question: object = None) -> Any:
         """Sends one line, gives the line that it answers. Raises `ChildError`."""
-        to, back = self._process.stdin, self._process.stdout
-        if to is None or back is None:
-            raise RuntimeError("both are pipes")
+        self.tell(question)
+        return self.hear()
+
+    def tell(self, question: object) -> None:
+        """Sends one line."""
+        to = self._process.stdin
+        if to is None:
+            raise RuntimeError("it is a pipe")
         try:
             to.write(json.dumps(question) + "\n")
             to.flush()
         except BrokenPipeError:
             raise self._ended() from None
+
+    def hear(self) -> Any:
+        """The next line that it sends."""
+        back = self._process.stdout
+        if back is None:
+            raise RuntimeError("it is a pipe")
         answer = back.readline()
         if not answer:
             raise self._ended()

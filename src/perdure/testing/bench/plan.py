@@ -22,6 +22,8 @@ class Sizes:
     many: int
     """Saves of a state that does not grow."""
     many_window: int
+    crowd: int
+    """Sessions that are saved at once, 20 times each."""
     calls: int
     """Answered calls of the session that is resumed."""
     turn: int
@@ -33,11 +35,11 @@ class Sizes:
 
 
 FULL = Sizes(
-    steps=1000, window=50, documents=100, paragraphs=50, replaced=100, many=10_000, many_window=1000,
+    steps=1000, window=50, documents=100, paragraphs=50, replaced=100, many=10_000, many_window=1000, crowd=1000,
     calls=10_000, turn=25, opens=3, points=9,
 )  # fmt: skip
 QUICK = Sizes(
-    steps=200, window=50, documents=20, paragraphs=50, replaced=25, many=500, many_window=100,
+    steps=200, window=50, documents=20, paragraphs=50, replaced=25, many=500, many_window=100, crowd=100,
     calls=500, turn=25, opens=1, points=3,
 )  # fmt: skip
 

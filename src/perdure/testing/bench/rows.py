@@ -61,10 +61,24 @@ def _chat() -> Iterator[Row]:
             yield Row(f"w1.{who}.{name}", "w1", what, unit, reach, beside, WHO[who])
 
 
+def _crowd() -> Iterator[Row]:
+    ways = (("threads", "16 threads", 0.67), ("processes", "4 processes", 1.47))
+    for way, what, reach in ways:
+        for who in ("append", "row", "declared"):
+            yield Row(f"w3.{way}.{who}.each", "w3", f"{what}: time over saves", "ms", who=WHO[who])
+        key = f"w3.{way}.declared"
+        yield Row(
+            f"{key}.each_over_row", "w3", f"{what}: the same over the SQLite row", "x", reach, who=WHO["declared"]
+        )
+        beside = f"w3.{way}.row.slowest"
+        yield Row(f"{key}.slowest", "w3", f"{what}: slowest save", "ms", 100.0, beside, WHO["declared"])
+
+
 ROWS: Final = (
     *_chat(),
     Row("w2.automatic.p50", "w2", "save of 10 MB, p50", "ms", beside="w2.row.p50", who=WHO["automatic"]),
     Row("w2.automatic.p50_over_row", "w2", "save of 10 MB, p50 over the SQLite row", "x", 1.2, who=WHO["automatic"]),
+    *_crowd(),
     Row("w4.latest", "w4", "open and restore the newest state", "ms", 10.0),
     Row("w4.again", "w4", "restore it again in the same process", "ms"),
     Row("w4.part", "w4", "open and restore a small part", "ms", 1.5),
