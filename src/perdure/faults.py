@@ -16,6 +16,8 @@ POINTS: Final = {
     "rotate.after": "the new segment has its name, which is not yet synced",
     "append.after": "the store has committed, the session does not know it yet",
     "amend.inside": "bodies are dropped and the record that says so is written, their transaction is not yet committed",
+    "erase.inside": "a session is removed and its tombstone is set, the transaction is not yet committed",
+    "erase.after": "a session is removed, what the store has freed may still hold bytes of it",
     "sweep.inside": "chunks that nothing needs are removed, the transaction is not yet committed",
     "effect.before": "the start of an action is recorded as its class demands; its function has not been called",
     "effect.after": "the function has returned, its outcome is not recorded",

@@ -65,6 +65,8 @@ app.command(rich_help_panel=MOVE)(moving.export)
 app.command("import", rich_help_panel=MOVE)(moving.import_)
 app.command(rich_help_panel=MOVE)(moving.copy)
 app.command(rich_help_panel=KEEP)(keeping.gc)
+app.command(rich_help_panel=KEEP)(keeping.erase)
+app.command(rich_help_panel=KEEP)(keeping.doctor)
 app.command(rich_help_panel=CHECK)(checking.verify)
 app.command(rich_help_panel=CHECK)(checking.replay)
 app.command(

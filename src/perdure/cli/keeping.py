@@ -1,17 +1,23 @@
-"""`gc`: what looks after a store. Nothing goes without `--yes`."""
+"""`gc`, `erase` and `doctor`: what looks after a store. Nothing goes without `--yes`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure.cli import options, output, shape
-from perdure.cli.place import place
+from perdure.cli.deciding import chosen_by
+from perdure.cli.place import Place, place
 from perdure.cli.text import bytes_of, one_line, seconds_of
+from perdure.errors import DamageError
+from perdure.ops.erasure import Erased
 
 if TYPE_CHECKING:
     from perdure.ops.collection import GcReport
+    from perdure.ops.doctor import Diagnosis
+    from perdure.ops.going_on import GoneOn
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this it is only told what would be done.")]
 
@@ -78,3 +84,96 @@ def _tell(found: GcReport) -> None:
         output.say("nothing was changed; to do it, say --yes")
     else:
         output.say(f"{bytes_of(found.given_back)} were given back to the file system")
+
+
+def erase(
+    session: options.Session,
+    *,
+    family: Annotated[bool, typer.Option("--family", help="All sessions that began as forks of it, too.")] = False,
+    yes: Yes = False,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Erase a session: no byte of it stays, and its id is never used again."""
+    where = place(store)
+    with where.open() as opened:
+        if not yes:
+            would = opened.would_erase(session, family=family)
+            found = Erased(would)
+        else:
+            found = opened.erase(session, family=family)
+    if as_json:
+        output.document({"erased": yes, "sessions": list(found.sessions), "left": found.left or None})
+        return
+    for one in found.sessions:
+        output.say(f"{one}: {'erased' if yes else 'would be erased'}")
+    if found.left:
+        output.say(f"not yet gone: {found.left}; then run: {where.command('gc', '--keep-last', 1_000_000, '--yes')}")
+    if not yes:
+        output.say("nothing was changed; this cannot be undone; to do it, say --yes")
+
+
+def doctor(
+    session: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", help="With --go-on: the damaged session.")
+    ] = None,
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every byte, and look for chunks nothing needs.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what is safe to mend.")] = False,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--go-on", metavar="NEW", help="Make this new session of what is good of SESSION.", show_default=False
+        ),
+    ] = None,
+    by: options.By = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Look a whole store over: what is wrong, how bad it is, and what mends it. Ends with 20 if anything is lost."""
+    where = place(store)
+    if (session is None) != (into is None):
+        raise typer.BadParameter(
+            "a session is named together with --go-on NEW; without both, all of the store is looked at"
+        )
+    with where.open() as opened:
+        if session is not None and into is not None:
+            made = opened.go_on(session, into=into, by=chosen_by(by))
+            verb = "show" if opened.info(into).form == "handle" else "resume"
+            _tell_gone_on(made, where, next_command=where.command(verb, into), as_json=as_json)
+            return
+        found = opened.doctor(deep=deep, fix=fix)
+    if as_json:
+        output.document(shape.diagnosis(found, where))
+    else:
+        _tell_diagnosis(found, where, deep=deep)
+    raise typer.Exit(0 if found.ok else DamageError.exit_status)
+
+
+def _tell_diagnosis(found: Diagnosis, where: Place, *, deep: bool) -> None:
+    looked = f"{found.sessions} session{'' if found.sessions == 1 else 's'} looked at"
+    output.say(looked if deep else f"{looked}; --deep reads every byte of them")
+    for one in found.findings:
+        about = f"{one.session}: " if one.session else ""
+        told = one.what.removeprefix(about)
+        output.say(f"{one.severity:<8}{about}{one_line(told, chars_max=300)}")
+        if one.mended:
+            output.say("        mended")
+        elif one.mend:
+            output.say(f"        to mend it: {where.command(*one.mend)}")
+    if not found.findings:
+        output.say("nothing is wrong")
+
+
+def _tell_gone_on(found: GoneOn, where: Place, *, next_command: str, as_json: bool) -> None:
+    if as_json:
+        output.document({**asdict(found), "next": next_command})
+        return
+    there = f"snapshot #{found.snapshot}" if found.snapshot else "its opening"
+    output.say(f"{found.session} goes on from record {found.at} of {found.source}, with the state of {there}")
+    if found.newer:
+        newer = where.command("state", found.source, "--at", found.newer)
+        output.say(f"a newer state is good, too, and can be read: {newer}")
+    for one in found.standing:
+        output.say(f"recorded later, and not known to {found.session}: {one_line(one, chars_max=200)}")
+    output.say(f"{found.source} was left as it is. To go on: {next_command}")

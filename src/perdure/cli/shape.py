@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perdure.cli.place import Place
     from perdure.log.branches import Branch
     from perdure.ops.collection import GcReport
+    from perdure.ops.doctor import Diagnosis
     from perdure.recovery.difference import Change, Diff
     from perdure.recovery.verify import Report
     from perdure.runtime.content import ActionContent
@@ -160,5 +161,24 @@ def gc(found: GcReport) -> dict[str, Any]:
                 "left_alone": one.left_alone or None,
             }
             for one in found.sessions
+        ],
+    }
+
+
+def diagnosis(found: Diagnosis, place: Place) -> dict[str, Any]:
+    """A store looked over."""
+    return {
+        "ok": found.ok,
+        "sessions": found.sessions,
+        "findings": [
+            {
+                "severity": one.severity,
+                "kind": one.kind,
+                "session": one.session or None,
+                "what": one.what,
+                "mend": place.command(*one.mend) if one.mend else None,
+                "mended": one.mended,
+            }
+            for one in found.findings
         ],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from perdure import clock, limits
 from perdure.errors import ConflictError, DamageError, HeldError, RefusedError, SessionErasedError, SessionUnknownError
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("perdure.gc")
 
-REASON = "retention"
+EVERYTHING: Final = Policy(None, float("inf"))
+"""Under this policy every snapshot stays."""
+
+REASON: Final = "retention"
 """What the records of dropped bodies say."""
 
 
@@ -97,6 +100,22 @@ def gc(store: Store, session: str | None, policy: Policy, *, dry_run: bool) -> G
         chunks |= orphans
     given = 0 if dry_run else _give_back(store)
     return GcReport(dry_run, tuple(found), len(chunks), sum(chunks.values()), given)
+
+
+def sweep(store: Store, family: list[str]) -> tuple[int, str]:
+    """Removes only the chunks that nothing needs, of the family of these sessions: how many bytes.
+
+    Or why not: somebody holds one of them, or it is damaged.
+    """
+    known = []
+    for session in family:
+        planned, why = _planned(store, session, EVERYTHING, pinned=0)
+        if planned is None:
+            return 0, f"{session}: {why}"
+        known.append(planned)
+    went = _swept(store, known, only=None, dry_run=False)
+    _give_back(store)
+    return sum(went.values()), ""
 
 
 def _families(store: Store, session: str | None) -> tuple[list[list[str]], dict[str, int]]:

@@ -137,6 +137,17 @@ def _check_marks(found: History) -> None:
         strange = [seq for seq in stored if seq not in seqs and seq in found.entries]
         if strange and not found.problems:
             found.report(strange[0], f"records {strange} are wrongly under a mark in the index of marks", "index")
+    if not found.problems:
+        _check_strange_marks(found, made)
+
+
+def _check_strange_marks(found: History, made: Mapping[bytes, list[int]]) -> None:
+    """Marks that no record has: they make the sum of the index wrong, so that nothing is looked up in it."""
+    session, end = found.reader.session, found.head.seq
+    stored = found.reader.store.marks(session)
+    strange = sorted({seq for mark, seq in stored if mark not in made and seam_of(found.head.bases) < seq <= end})
+    if strange:
+        found.report(strange[0], f"records {strange} are under a mark in the index of marks that none has", "index")
 
 
 def _check_keyframes(found: History) -> None:

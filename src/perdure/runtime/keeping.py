@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.ops.collection import GcReport, gc
+from perdure.ops.doctor import Diagnosis, doctor
+from perdure.ops.erasure import Erased, erasable, erase
+from perdure.ops.going_on import GoneOn, go_on
 from perdure.ops.retention import Policy
 from perdure.stores.ids import check_session_id
 
@@ -34,3 +37,34 @@ class Keeping:
         """
         policy = Policy(keep_last, keep_s)
         return gc(self.backend, None if session is None else check_session_id(session), policy, dry_run=dry_run)
+
+    def erase(self, session: str, *, family: bool = False) -> Erased:
+        """Erases a session for good: no byte of it stays, and its id is refused from then on, to late writers too.
+
+        With `family` all sessions that are forks of it go as well; without it they are `HasForksError`, and nothing is
+        erased. Durable on return; killed anywhere, it is just done again. Raises `HeldError` when somebody holds one of
+        them, `SessionUnknownError`, and `StoreFailedError` when a reader keeps bytes from going: then do it again.
+        """
+        return erase(self.backend, check_session_id(session), family=family)
+
+    def would_erase(self, session: str, *, family: bool = False) -> tuple[str, ...]:
+        """The sessions that `erase` would erase now. Changes nothing; raises as it does."""
+        self.backend.lease(check_session_id(session))
+        return erasable(self.backend, session, family=family)
+
+    def doctor(self, *, deep: bool = False, fix: bool = False) -> Diagnosis:
+        """Looks the whole store over: the place, each session, leases, clocks; with `deep` every byte and every chunk.
+
+        `fix` mends what is safe to mend: indexes and summaries are made anew from a log that is whole, chunks that
+        nothing needs go, leases of the dead are given back, unused space too. Nothing that was recorded is changed.
+        """
+        return doctor(self.backend, deep=deep, fix=fix)
+
+    def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
+        """Makes a new session of what is good of a damaged one: a fork that ends before the damage. Durable on return.
+
+        The damaged session stays as it is. What it recorded later is not known to the new one; `standing` of the answer
+        lists the effects among it that must not happen again. Raises `RefusedError` if the session is not damaged,
+        `DamageError` if not even its opening is good, `SessionExistsError`.
+        """
+        return go_on(self.backend, check_session_id(session), check_session_id(into), by=by)

@@ -74,6 +74,21 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Health:
+    """What a place says of itself, without looking at sessions. None: it has no such thing.
+
+    `problems` are faults of the place itself; `used` is what it takes, `unused` what of that could be given back, `log`
+    what its write-ahead log takes, `free` what the disk has left: all in bytes.
+    """
+
+    problems: tuple[str, ...] = ()
+    used: int | None = None
+    unused: int | None = None
+    log: int | None = None
+    free: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """Where a log ends: `seq` 0 and 32 zero bytes of `chain` for an empty one. `epoch` is that of the newest lease.
 
@@ -287,6 +302,11 @@ class Store(ABC):
         How many are left to be given. A store that has nothing to give returns 0.
         """
         raise _keeps_all(self)
+
+    def health(self, *, deep: bool) -> Health:
+        """How the place is; `deep` reads all of it. Changes nothing."""
+        del deep
+        return Health()
 
     @abstractmethod
     def delete(self, session: str) -> None:

@@ -299,6 +299,7 @@ class MemoryStore(Store):
             forks = [name for name, found in place.sessions.items() if found.base and found.base.session == session]
             if forks:
                 raise refusals.has_forks(session, forks=forks)
+            faults.reach("erase.inside")
             del place.sessions[session]
             place.erased.add(session)
             if all(found.family != family for found in place.sessions.values()):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from perdure.errors import ConflictError, HeldError, SessionErasedError
 from perdure.log import Record
-from perdure.stores import Base, Batch, Change, Head, Item, Lease, Point, Store
+from perdure.stores import Base, Batch, Change, Head, Health, Item, Lease, Point, Store
 
 
 class Passing(Store):
@@ -118,6 +118,10 @@ class Passing(Store):
     def give_back(self, *, bytes_max: int) -> int:
         """Handed on."""
         return self.right.give_back(bytes_max=bytes_max)
+
+    def health(self, *, deep: bool) -> Health:
+        """Handed on."""
+        return self.right.health(deep=deep)
 
     def delete(self, session: str) -> None:
         """Handed on."""

@@ -135,6 +135,18 @@ def _is_logged(db: sqlite3.Connection) -> bool:
     return bool(db.execute("PRAGMA journal_mode").fetchone()[0] == "wal")
 
 
+def log_bytes(path: Path) -> int:
+    """How long the write-ahead log is."""
+    log = path.with_name(path.name + "-wal")
+    return log.stat().st_size if log.exists() else 0
+
+
+def free_bytes(path: Path) -> int:
+    """What the disk has left for the file."""
+    found = os.statvfs(path.parent)
+    return found.f_bavail * found.f_frsize
+
+
 def _is_frozen(path: Path) -> bool:
     """Whether nobody can change the file and all of it is in this one file."""
     log = path.with_name(path.name + "-wal")

@@ -24,6 +24,7 @@ from perdure.stores.contract import (
     Batch,
     Change,
     Head,
+    Health,
     Item,
     Lease,
     Point,
@@ -70,6 +71,7 @@ class SqliteStore(Store):
     def __init__(self, path: str | os.PathLike[str], *, busy_s: float = 10.0, wal_pages: int = 1000) -> None:
         path = Path(path).absolute()
         self.url = f"sqlite:///{path}"
+        self._path = path
         self._pid = os.getpid()
         link = partial(Link, self.url, verify=rows.verify_tails)
         connect = partial(file.connect_writer, path, settings=_WRITING)
@@ -318,14 +320,30 @@ class SqliteStore(Store):
             self._checkpointer.carry_over()
         return left
 
+    def health(self, *, deep: bool) -> Health:
+        """See `Store.health`."""
+        with self._reader.connection() as db:
+            said = [str(line) for (line,) in db.execute("PRAGMA integrity_check(20)")] if deep else []
+            page: int = db.execute("PRAGMA page_size").fetchone()[0]
+            pages, unused = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count"))
+        return Health(
+            problems=tuple(line for line in said if line != "ok"),
+            used=pages * page,
+            unused=unused * page,
+            log=file.log_bytes(self._path),
+            free=file.free_bytes(self._path),
+        )
+
     def delete(self, session: str) -> None:
         """See `Store.delete`. What was there is overwritten with zeros, and its pages are given back."""
         with self._writer.transaction("IMMEDIATE") as db:
             row = rows.find(db, session)
             if row is not None:
                 rows.delete(db, row, session)
+                faults.reach("erase.inside")
             elif not rows.is_erased(db, session):
                 raise self._absent(db, session)
+        faults.reach("erase.after")
         self._scrub()
 
     def close(self) -> None:

@@ -1,0 +1,221 @@
+"""A store looked over as a whole: what is wrong or odd, how bad it is, and the command that mends it.
+
+It finds and tells. What it mends on request is safe: nothing that was recorded is changed by it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from perdure import clock
+from perdure.errors import ConflictError, DamageError, FormatNewerError, HeldError, PerdureError
+from perdure.ops.collection import EVERYTHING, gc, sweep
+from perdure.ops.rebuild import DERIVED, rebuild
+from perdure.recovery import restore
+from perdure.recovery.verify import verify
+from perdure.session.lease import is_dead, owner_text
+from perdure.session.opening import check_end, summary_of
+from perdure.session.snapshot import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perdure.stores.contract import Head, Health, Store
+
+ERROR, WARNING, NOTE = "error", "warning", "note"
+SEVERITIES: Final = (ERROR, WARNING, NOTE)
+"""The gravest first: something is lost or refused; something may come to be; something could be tidier."""
+
+LOG_BYTES: Final = 64 << 20
+DISK_BYTES: Final = 256 << 20
+UNUSED_BYTES: Final = 1 << 20
+DAY_US: Final = 86_400 * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found: how bad it is, about which session ("" for the place itself), what it is.
+
+    `mend` are the words of the command after `perdure` that mends it, or () where only a person can; `mended` is
+    whether that was done now. `kind` is stable, in kebab case.
+    """
+
+    severity: str
+    kind: str
+    session: str
+    what: str
+    mend: tuple[str, ...] = ()
+    mended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All that was found, the gravest first; `sessions` is how many were looked at."""
+
+    sessions: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong that is not mended now."""
+        return not any(found.severity == ERROR and not found.mended for found in self.findings)
+
+
+def doctor(store: Store, *, deep: bool, fix: bool) -> Diagnosis:
+    """Looks over all of a store. See `AgentStore.doctor`."""
+    found, heads = _opened(store, deep=deep)
+    for head in heads:
+        found += _session(store, head, deep=deep)
+    if deep:
+        found += _orphans(store, heads)
+    if fix:
+        found = [_mended(store, heads, one) for one in found]
+    return Diagnosis(len(heads), tuple(sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.session))))
+
+
+def _opened(store: Store, *, deep: bool) -> tuple[list[Finding], list[Head]]:
+    """What is found about the place, and the sessions, if they can be had at all."""
+    try:
+        found, heads = [*_place(store.health(deep=deep))], store.heads()
+    except DamageError as error:
+        return [Finding(ERROR, "place", "", str(error))], _heads(store)
+    return found, heads
+
+
+def _heads(store: Store) -> list[Head]:
+    try:
+        return store.heads()
+    except DamageError:
+        return []  # what is told of the place says it
+
+
+# --- the place --------------------------------------------------------------------------------------------------------
+
+
+def _place(health: Health) -> Iterator[Finding]:
+    for problem in health.problems:
+        yield Finding(
+            ERROR, "place", "", f"the file itself is damaged: {problem}; keep it, and copy what is good of it"
+        )
+    if health.free is not None and health.free < DISK_BYTES:
+        yield Finding(WARNING, "disk", "", f"the disk has {_mb(health.free)} left; a full disk refuses saves")
+    if health.log is not None and health.log > LOG_BYTES:
+        what = f"the write-ahead log has {_mb(health.log)}: some process keeps a transaction open, end it"
+        yield Finding(WARNING, "log", "", what)
+    if health.unused is not None and health.unused > max(UNUSED_BYTES, (health.used or 0) // 10):
+        what = f"{_mb(health.unused)} of {_mb(health.used or 0)} are unused and can be given back"
+        yield Finding(NOTE, "unused", "", what, ("doctor", "--fix"))
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def _session(store: Store, head: Head, *, deep: bool) -> list[Finding]:
+    session = head.session
+    try:
+        if deep or not _is_sound(store, head):
+            return [*_verified(store, session), *_state(store, head)]
+        return [*_state(store, head)]
+    except FormatNewerError as error:
+        return [Finding(WARNING, "newer", session, f"{error}; read it with that version")]
+    except PerdureError as error:
+        return [Finding(ERROR, "damage", session, str(error), ("verify", session))]
+
+
+def _is_sound(store: Store, head: Head) -> bool:
+    """What can be told without reading the log: head, end, indexes."""
+    try:
+        if head.seq:
+            check_end(store, head.session, head)
+            restore.points(store, head.session)
+            reader = Reader(store, head.session)
+            reader.check_marks()
+            reader.entries(after=head.seq - 1)
+    except FormatNewerError:
+        raise
+    except DamageError:
+        return False
+    return True
+
+
+def _verified(store: Store, session: str) -> Iterator[Finding]:
+    report = verify(store, session)
+    for problem in report.problems:
+        if problem.kind in DERIVED and all(one.kind in DERIVED for one in report.problems):
+            yield Finding(ERROR, "index", session, str(problem), ("doctor", "--fix"))
+        elif problem.kind == "keyframe":
+            yield Finding(WARNING, "keyframe", session, f"{problem}; its states are made from the deltas, slower")
+        else:
+            mend = ("doctor", session, "--go-on", f"{session} mended")
+            yield Finding(ERROR, "damage", session, str(problem), mend)
+
+
+def _state(store: Store, head: Head) -> Iterator[Finding]:
+    session, lease = head.session, store.lease(head.session)
+    if lease.owner and is_dead(lease.owner):
+        what = f"its owner is gone ({owner_text(lease.owner)}); it can be resumed"
+        yield Finding(NOTE, "owner", session, what, ("doctor", "--fix"))
+    if not head.seq:
+        if not lease.owner or is_dead(lease.owner):
+            yield Finding(NOTE, "empty", session, "nothing was ever written to it", ("erase", session, "--yes"))
+        return
+    ahead_us = _summary_time(head) - clock.now_us()
+    if ahead_us > DAY_US:
+        what = (
+            f"it was written {ahead_us / DAY_US:.0f} days in the future: a clock is or was wrong, and ages mislead gc"
+        )
+        yield Finding(WARNING, "clock", session, what)
+
+
+def _summary_time(head: Head) -> int:
+    try:
+        return summary_of(head, head.session).updated_us
+    except DamageError:
+        return 0  # told by verify
+
+
+# --- chunks -----------------------------------------------------------------------------------------------------------
+
+
+def _orphans(store: Store, heads: list[Head]) -> Iterator[Finding]:
+    for family, members in _families(heads).items():
+        found = gc(store, members[0], EVERYTHING, dry_run=True)
+        if found.chunks:
+            what = f"{found.chunks} chunks of its family ({_mb(found.chunk_bytes)}) are needed by nothing"
+            yield Finding(NOTE, "orphans", family, what, ("doctor", "--fix"))
+
+
+def _families(heads: list[Head]) -> dict[str, list[str]]:
+    families: dict[str, list[str]] = defaultdict(list)
+    for head in heads:
+        families[head.family].append(head.session)
+    return families
+
+
+# --- mending ----------------------------------------------------------------------------------------------------------
+
+
+def _mended(store: Store, heads: list[Head], one: Finding) -> Finding:
+    """The finding, mended if that is safe and nobody holds the session."""
+    try:
+        match one.kind:
+            case "owner":
+                store.release(store.lease(one.session))
+            case "index":
+                rebuild(store, one.session)
+            case "orphans":
+                _, why = sweep(store, _families(heads)[one.session])
+                return replace(one, mended=not why)
+            case "unused":
+                gc(store, None, EVERYTHING, dry_run=False)
+            case _:
+                return one
+    except (HeldError, ConflictError):
+        return one
+    return replace(one, mended=True)
