@@ -159,11 +159,12 @@ def subject(folder: Path) -> Subject:
     made = Subject(path, store, raw, {})
     append = store.backend.append
 
-    def noted(session: str, batch: Any, *, epoch: int, head: int) -> None:
-        append(session, batch, epoch=epoch, head=head)
+    def noted(session: str, batch: Any, *, epoch: int, head: int) -> int:
+        newest: int = append(session, batch, epoch=epoch, head=head)
         if session == SUBJECT:
             row = raw.execute("SELECT seq, chain, epoch, summary FROM sessions WHERE id = ?", (session,)).fetchone()
             made.heads[row[0]] = row
+        return newest
 
     TRUTH.clear()
     with pytest.MonkeyPatch.context() as patch:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -13,18 +15,19 @@ from perdure import faults, values
 from perdure.errors import DamageError, HasForksError, HeldError, SessionErasedError, SessionUnknownError
 from perdure.session.keyframer import Keyframer
 from perdure.stores import open_store
+from perdure.stores.file.sessions import Sessions
 from perdure.stores.sqlite import SqliteStore
 from perdure.testing.lives import forked
 
 CANARY = "canary-of-the-erased-"
-STORES = ["agents.db"]
+STORES = ["{}/agents.db", "file://{}/agents"]
 
 
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A store with an erasable session, collected before, and another one."""
     monkeypatch.setitem(Keyframer.__init__.__kwdefaults__, "every", 8)
-    found = request.param.format(tmp_path) if ":" in request.param else str(tmp_path / request.param)
+    found: str = request.param.format(tmp_path)
     with perdure.open(found) as store:
         for session, word in (("gone", CANARY), ("other", "harmless-")):
             with store.session(session, labels={"word": word}) as s:
@@ -37,11 +40,30 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     return found
 
 
+def frames(url: str, session: str) -> list[bytes]:
+    """Each stored body and chunk of a session, as it is and as base64."""
+    with open_store(url) as store:
+        found = [record.body for record in store.read(session)]
+        found += store.chunks(session, store.chunk_sizes(session)).values()
+    return found + [base64.b64encode(frame) for frame in found]
+
+
+def needles(url: str) -> set[bytes]:
+    """Bytes from the end of each of those of the session; the other session has none of them."""
+    other = b"|".join(frames(url, "other"))
+    found = {frame[-44:-4] for frame in frames(url, "gone") if len(frame) > 90}
+    return {one for one in found if one not in other}
+
+
+def content(url: str) -> bytes:
+    """All bytes of all files of the store."""
+    folder = Path(url.removeprefix("file://")).parent
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
 def traces(url: str) -> list[str]:
-    """Where the canary is: in a byte of a file, or in what a body or a chunk decodes to."""
-    base = Path(url.removeprefix("file://"))
-    files = [path for path in base.parent.rglob("*") if path.is_file()]
-    found = [str(path) for path in files if CANARY.encode() in path.read_bytes()]
+    """Where the canary is: in a byte of a file, or in what a chunk decodes to."""
+    found = ["a file"] if CANARY.encode() in content(url) else []
     with open_store(url) as store:
         for head in store.heads():
             sizes = store.chunk_sizes(head.session)
@@ -53,6 +75,8 @@ def traces(url: str) -> list[str]:
 
 def test_no_byte_is_left(url: str) -> None:
     assert traces(url)
+    stored = needles(url)
+    assert sum(one in content(url) for one in stored) > len(stored) // 3
     with perdure.open(url) as store:
         assert store.erase("gone") == perdure.ops.erasure.Erased(("gone",))
         assert traces(url) == []
@@ -65,7 +89,9 @@ def test_no_byte_is_left(url: str) -> None:
         assert store.erase("gone").sessions == ("gone",), "done again it is as before"
         with pytest.raises(SessionUnknownError):
             store.erase("nobody")
+        assert [one for one in stored if one in content(url)] == []
     assert traces(url) == []
+    assert [one for one in stored if one in content(url)] == []
 
 
 def test_a_late_writer_is_refused(url: str) -> None:
@@ -78,7 +104,8 @@ def test_a_late_writer_is_refused(url: str) -> None:
         store.erase("gone")
         with pytest.raises(SessionErasedError):
             handle.save()
-        handle.close()
+        with contextlib.suppress(SessionErasedError):
+            handle.close()
     assert traces(url) == []
 
 
@@ -128,6 +155,7 @@ def test_killed_anywhere_it_is_done_again(url: str, point: str) -> None:
             store.erase("gone", family=True)
         return b""
 
+    stored = needles(url)
     with perdure.open(url) as store:
         store.fork("gone", into="fork")
     for _ in range(2):  # the fork, then the session itself
@@ -137,16 +165,17 @@ def test_killed_anywhere_it_is_done_again(url: str, point: str) -> None:
                 assert store.verify(info.id).ok
     with perdure.open(url) as store:
         store.erase("gone", family=True)
-        if "fork" not in [info.id for info in store.sessions()]:
-            store.backend.delete("fork")
     assert traces(url) == []
+    assert [one for one in stored if one in content(url)] == []
 
 
 def test_a_store_that_only_forgets_is_caught(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqliteStore, "_scrub", lambda _: None)
+    monkeypatch.setattr(Sessions, "_wipe", lambda *_: None)
+    stored = needles(url)
     with perdure.open(url) as store:
         store.erase("gone")
-        assert traces(url)
+        assert [one for one in stored if one in content(url)]
 
 
 def test_damage_does_not_keep_a_session_from_being_erased(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from perdure.stores import Batch
 DAY_S = 86_400
 
 
-@pytest.fixture(params=["memory:", "{}/agents.db"], ids=["memory", "sqlite"])
+@pytest.fixture(params=["memory:", "{}/agents.db", "file://{}/agents"], ids=["memory", "sqlite", "file"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentStore]:
     with open_agent_store(request.param.format(tmp_path)) as found:
         yield found

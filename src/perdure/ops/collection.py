@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from perdure import clock, limits
-from perdure.errors import ConflictError, DamageError, HeldError, RefusedError, SessionErasedError, SessionUnknownError
+from perdure.errors import (
+    ConflictError,
+    DamageError,
+    HeldError,
+    RefusedError,
+    SessionErasedError,
+    SessionUnknownError,
+    UnfinishedError,
+)
 from perdure.ops import retention
 from perdure.ops.amending import amend, slices
 from perdure.ops.bases import Made, bases
@@ -165,6 +173,8 @@ def _planned(store: Store, session: str, policy: Policy, *, pinned: int) -> tupl
         if one.head.seq == 0:
             return _Planned(one), ""
         kept, made = _kept(one, policy, pinned=pinned)
+    except UnfinishedError as error:
+        return None, str(error)
     except DamageError as error:
         return None, f"damaged: {error}; run: perdure verify {session}"
     except (SessionErasedError, SessionUnknownError):

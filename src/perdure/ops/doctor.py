@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from perdure import clock
-from perdure.errors import ConflictError, DamageError, FormatNewerError, HeldError, PerdureError
+from perdure.errors import ConflictError, DamageError, FormatNewerError, HeldError, PerdureError, UnfinishedError
 from perdure.ops.collection import EVERYTHING, gc, sweep
 from perdure.ops.rebuild import DERIVED, rebuild
 from perdure.recovery import restore
@@ -119,11 +119,13 @@ def _mb(size: int) -> str:
 def _session(store: Store, head: Head, *, deep: bool) -> list[Finding]:
     session = head.session
     try:
-        if deep or not _is_sound(store, head):
+        if not _is_sound(store, head) or deep:
             return [*_verified(store, session), *_state(store, head)]
         return [*_state(store, head)]
     except FormatNewerError as error:
         return [Finding(WARNING, "newer", session, f"{error}; read it with that version")]
+    except UnfinishedError as error:
+        return [Finding(NOTE, "unfinished", session, str(error))]
     except PerdureError as error:
         return [Finding(ERROR, "damage", session, str(error), ("verify", session))]
 
@@ -137,7 +139,7 @@ def _is_sound(store: Store, head: Head) -> bool:
             reader = Reader(store, head.session)
             reader.check_marks()
             reader.entries(after=head.seq - 1)
-    except FormatNewerError:
+    except (FormatNewerError, UnfinishedError):
         raise
     except DamageError:
         return False

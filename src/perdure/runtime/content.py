@@ -65,6 +65,9 @@ def _arguments(reader: Reader, action: Action) -> tuple[dict[str, Any], dict[str
     arguments, not_kept = {}, {}
     for name, recorded in action.args.items():
         needed = argument.part_of(recorded)
+        if needed and reader.is_dropped(needed[0]):
+            not_kept[name] = f"{argument.text(recorded)}: it was part of snapshot {needed[0]}, which retention dropped"
+            continue
         part = snapshot(reader, needed[0]).part(needed[1]) if needed else None
         try:
             arguments[name] = argument.again(recorded, part)

@@ -60,13 +60,17 @@ class Sessions:
                 if forks:
                     raise refusals.has_forks(session, forks=forks)
                 with self._root.holding(place):  # so that nobody is in the middle of an append
+                    faults.reach("erase.inside")
                     place.rename(tomb)
                 self._folders.drop(session)
                 disk.sync_folder(tomb.parent)
                 disk.sync_folder(place.parent)
             elif not tomb.exists():
                 raise refusals.unknown(session, url=self._url)
-            self._wipe(tomb)
+            faults.reach("erase.after")
+            for one in (tomb, *tomb.parent.iterdir()):  # also those of sessions whose deletion a crash cut off
+                if any(one.iterdir()):
+                    self._wipe(one)
 
     def heads(self, prefix: str = "") -> list[Head]:
         """Where the logs end, the one written last first; of one that cannot be read what is known of it."""
