@@ -1,6 +1,6 @@
 """perdure: durable state for AI agents. A run that is killed at any instant goes on from where it was."""
 
-from perdure.errors import DivergedError, PerdureError, SuspendedError
+from perdure.errors import ConflictError, DivergedError, HeldError, PerdureError, SuspendedError
 from perdure.runtime.outcome import Outcome, Question
 from perdure.runtime.store import AgentStore
 from perdure.runtime.store import open_agent_store as open
@@ -18,8 +18,10 @@ __all__ = [
     "AgentStore",
     "Ask",
     "Baseline",
+    "ConflictError",
     "DivergedError",
     "Done",
+    "HeldError",
     "IdempotencyKey",
     "NotDone",
     "Opaque",

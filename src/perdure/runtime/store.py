@@ -27,6 +27,7 @@ from perdure.session.lease import Keeper, is_dead, new_owner, owner_text
 from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of, summary_of, told
 from perdure.session.request import Draft
 from perdure.session.session import Session
+from perdure.session.sharing import share
 from perdure.session.snapshot import Reader, snapshot
 from perdure.stores import open_store
 from perdure.stores.ids import check_session_id
@@ -155,11 +156,14 @@ class AgentStore(Branching, Keeping, Moving):
         labels: dict[str, str] | None = None,
         wait_s: float = 0.0,
         undos: dict[str, Callable[..., Any]] | None = None,
+        optimistic: bool = False,
     ) -> Session:
         """A handle: your own code goes on with the session.
 
         `save()` and a clean `with` exit commit; an exception saves nothing but its `failed` status. `state` is a typed
-        state. Raises `HeldError`, `SessionUnknownError` (with `create=False`).
+        state. `optimistic` takes no lease: several may have the session open, and of two commits on the same log one
+        holds; the other is `ConflictError`, and its caller opens the session again. Raises `HeldError`,
+        `SessionUnknownError` (with `create=False`).
         """
         declared = Agent("handle", tuple(append_only), strict, state=state)
         opening = Opening(
@@ -169,7 +173,8 @@ class AgentStore(Branching, Keeping, Moving):
             wait_s=wait_s,
             lease_s=self._lease_s,
         )
-        opened = self._open(opening, declared, undos_of(None).new_child(undos))
+        take = share if optimistic else hold
+        opened = self._open(opening, declared, undos_of(None).new_child(undos), take=take)
         try:
             self._enter(opened)
         except BaseException:
@@ -186,10 +191,12 @@ class AgentStore(Branching, Keeping, Moving):
             handle.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
             raise
 
-    def _open(self, opening: Opening, declared: Agent, undos: Mapping[str, Callable[..., Any]]) -> Session:
+    def _open(
+        self, opening: Opening, declared: Agent, undos: Mapping[str, Callable[..., Any]], *, take: Any = hold
+    ) -> Session:
         self._keeper.give_back()
         with restore.offered(self.backend, opening.session):
-            opened: Opened = hold(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)
+            opened: Opened = take(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)
         return Session(
             opened, declared, code=opening.code, accept_change=opening.accept_change, undos=undos, keeper=self._keeper
         )

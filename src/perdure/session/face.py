@@ -81,7 +81,8 @@ class Face:
         self._typed: Typed | None = None
         self.stop_reason = ""
         self.result: Any = None
-        keeper.keep(opened.lease)
+        if not opened.writer.is_shared:
+            keeper.keep(opened.lease)
 
     # --- what the code reads ------------------------------------------------------------------------------------------
 
@@ -183,10 +184,14 @@ class Face:
             result, completed = self._core.completing[0], True
         encoded = values.encode(result, at="result") if completed else None
         drafts = [status("completed", result=encoded)] if completed else []
-        if self._core.form == "handle":
+        if self._core.form == "handle" and not self._is_idle():
             drafts = [status("idle")]
         self.result = None if encoded is None else values.decode(encoded)
         return completed, drafts
+
+    def _is_idle(self) -> bool:
+        """Whether a handle without a lease has nothing to say about the status: others write there, too."""
+        return self._opened.writer.is_shared and self._opened.writer.summary.status == "idle"
 
     def _failing(self, error: Exception) -> Draft:
         code = error.code if isinstance(error, PerdureError) else type(error).__name__

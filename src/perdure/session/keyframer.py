@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import faults, limits, values
-from perdure.errors import DamageError, PerdureError
+from perdure.errors import ConflictError, DamageError, HeldError, PerdureError
 from perdure.session.background import background
 from perdure.session.request import Commit, Draft
 from perdure.session.snapshot import manifest_of
@@ -87,8 +87,14 @@ class Keyframer:
 
     def _finish(self) -> None:
         self._join()
-        if self._writer.riders:
+        if not self._writer.riders:
+            return
+        try:
             self._writer.commit(Commit((), lambda _: None))
+        except (ConflictError, HeldError):
+            # Without a lease others may write, too. A keyframe is derived: the next one to open makes it.
+            if not self._writer.is_shared:
+                raise
 
     def _begin_if_due(self) -> None:
         # The first one comes soon: until there is one, nothing is compressed with a dictionary.
@@ -123,7 +129,7 @@ class Keyframer:
         folded, chunks = self._in_slices(folding)
         for digest, frame in chunks.items():
             self._hurry.wait(PAUSE_S)
-            self._reader.store.put_chunks(self._reader.session, {digest: frame}, epoch=self._writer.epoch)
+            self._reader.store.put_chunks(self._reader.session, {digest: frame}, epoch=self._writer.condition)
         faults.reach("keyframe.chunks")
         dictionary = self._dictionary_of(folded)
         if dictionary is not None:

@@ -187,9 +187,7 @@ def _owned(store: Store, opening: Opening, lease: Lease, *, is_new: bool) -> Ope
     writer, reader, tail = (_begin if is_new else take_up)(store, opening.session, epoch=lease.epoch)
     recorded = opening_of(reader) if tail else None
     if recorded is not None:
-        _check_input(opening, recorded)
-        _check_form(opening, writer.summary)
-        check_not_cancelled(opening.session, writer.summary)
+        check_opened(opening, recorded, writer.summary)
     drafts = [] if recorded else [_opened_draft(opening)]
     body = {
         "owner": lease.owner,
@@ -197,13 +195,13 @@ def _owned(store: Store, opening: Opening, lease: Lease, *, is_new: bool) -> Ope
         "accept_change": opening.accept_change,
         "restored": {},
     }
-    begin = _restorable(reader, writer.summary.reentry)
+    begin = restorable(reader, writer.summary.reentry)
     written: list[Entry] = []
     writer.commit(Commit((*drafts, Draft("owned", body)), written.extend))
     return Opened(lease, writer, reader, recorded or written[0], [*tail, *written], begin)
 
 
-def _restorable(reader: Reader, reentry: int) -> Snapshot:
+def restorable(reader: Reader, reentry: int) -> Snapshot:
     """The state that the code starts from, made before anything is written: damage on the way to it is met in time."""
     try:
         return snapshot(reader, reentry)
@@ -246,11 +244,13 @@ def _check_input(opening: Opening, recorded: Entry) -> None:
     )
 
 
-def check_not_cancelled(session: str, summary: Summary) -> None:
-    """Raises `SessionCancelledError`: that is final."""
+def check_opened(opening: Opening, recorded: Entry, summary: Summary) -> None:
+    """Raises unless a session that is there can be opened so; `SessionCancelledError`: that is final."""
+    _check_input(opening, recorded)
+    _check_form(opening, summary)
     if summary.status == "cancelled":
         raise SessionCancelledError(
-            f"{session} was cancelled ({summary.reason}); what it did is kept. Start another one"
+            f"{opening.session} was cancelled ({summary.reason}); what it did is kept. Start another one"
         )
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from perdure import limits
 from perdure.errors import (
     ClosedError,
+    ConflictError,
     FencedError,
+    HeldError,
     RefusedError,
     StoppedError,
     StoreError,
@@ -218,6 +220,8 @@ class Session(Face):
                 self._give_back()
 
     def _give_back(self) -> None:
+        if self._opened.writer.is_shared:
+            return
         self._keeper.let_go(self._opened.lease)
         # Who sent something until now met a session that was held; who does so from now on does it by himself.
         deliver(self._opened.reader.store, self.id, owner=self._opened.lease.owner, lease_s=limits.LEASE_S)
@@ -261,6 +265,10 @@ class Session(Face):
                 return self._run(steps)
         except FencedError as fenced:
             raise self._core.leave(fenced) from None
+        except (ConflictError, HeldError) as late:
+            if not self._opened.writer.is_shared:
+                raise
+            raise self._core.leave(late) from None
         finally:
             if own:
                 self._own.release()

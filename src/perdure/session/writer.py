@@ -37,12 +37,19 @@ class Writer:
     def __init__(self, store: Store, session: str, *, epoch: int, head: int, chain: bytes, summary: Summary) -> None:
         self.store, self.session, self.epoch = store, session, epoch
         self.head, self.chain, self.summary = head, chain, summary
+        self.is_shared = False
+        """Whether no lease is held: then the head alone is the condition, and the epoch only that of the last owner."""
         self.sent = 0
         self.dictionary: Callable[[], values.Dictionary | None] = lambda: None
         """The dictionary that bodies are compressed with; made ready when the first of them is."""
         self.riders: deque[tuple[Draft, Callable[[Entry], None]]] = deque()
         """Records that ride at the end of the next commit (keyframes); other threads may add to it."""
         self._unknown: tuple[tuple[Record, ...], Callable[[], None]] | None = None
+
+    @property
+    def condition(self) -> int | None:
+        """The epoch that the store is to check, None for a writer without a lease."""
+        return None if self.is_shared else self.epoch
 
     def commit(self, request: Commit) -> int:
         """Writes the drafts; durable on return, `request.then` is called once they are known to be written.
@@ -72,7 +79,7 @@ class Writer:
         faults.reach("append.before")
         self._unknown = (batch.records, written)  # also for an interrupt that comes when the store has committed
         try:
-            self.sent = self.store.append(self.session, batch, epoch=self.epoch, head=self.head)
+            self.sent = self.store.append(self.session, batch, epoch=self.condition, head=self.head)
             faults.reach("append.after")
         except (FencedError, ConflictError, HeldError):
             self._unknown = None

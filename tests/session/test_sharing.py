@@ -1,0 +1,108 @@
+"""Handles without a lease: of two writers on the same log one is told, nothing is lost, and a holder is respected."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.errors import ConflictError, HeldError, SessionCancelledError
+from perdure.session.keyframer import Keyframer
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    with perdure.open(str(tmp_path / "agents.db")) as opened:
+        yield opened
+
+
+def add(store, name: str) -> None:
+    """One request behind a load balancer: opens, adds, saves; again if somebody else was faster."""
+    while True:
+        try:
+            with store.session("a", optimistic=True) as s:
+                s.state.setdefault("names", []).append(name)
+            return
+        except (ConflictError, HeldError):
+            continue
+
+
+def add_many(url: str, number: int) -> None:
+    with perdure.open(url) as store:
+        for n in range(8):
+            add(store, f"{number}-{n}")
+
+
+def test_it_is_made_saved_and_loaded(store) -> None:
+    for n in range(3):
+        with store.session("a", optimistic=True, labels={"team": "x"}) as s:
+            assert s.state.get("n") == (n or None)
+            s.state["n"] = n + 1
+    info = store.info("a")
+    assert (info.status, info.owner, store.backend.lease("a").epoch) == ("idle", "", 1)
+    assert store.verify("a").ok
+
+
+def test_a_clean_close_without_a_change_writes_nothing(store) -> None:
+    add(store, "x")
+    before = store.backend.head("a").seq
+    with store.session("a", optimistic=True) as s:
+        assert s.state["names"] == ["x"]
+    assert store.backend.head("a").seq == before
+
+
+def test_of_two_writers_one_is_told_and_stays_told(store) -> None:
+    first, second = store.session("a", optimistic=True), store.session("a", optimistic=True)
+    second.state["from"] = "second"
+    second.save()
+    first.state["from"] = "first"
+    for use in (first.save, first.save, lambda: first.call(len, "x"), first.end):
+        with pytest.raises(ConflictError):
+            use()
+    first.close()
+    second.state["n"] = 1
+    second.save()
+    second.close()
+    assert store.state_at("a") == {"from": "second", "n": 1}
+
+
+def test_a_holder_is_respected(store) -> None:
+    add(store, "x")
+    open_before = store.session("a", optimistic=True)
+    with store.session("a") as holder:
+        holder.state["n"] = 1
+        with pytest.raises(HeldError):
+            store.session("a", optimistic=True)
+        open_before.state["late"] = True
+        with pytest.raises((HeldError, ConflictError)):
+            open_before.save()
+    open_before.close()
+    add(store, "y")
+    assert store.state_at("a") == {"names": ["x", "y"], "n": 1}
+
+
+def test_processes_lose_nothing(store) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=add_many, args=(store.url, n)) for n in range(3)]
+    [worker.start() for worker in workers]
+    [worker.join(60) for worker in workers]
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert sorted(store.state_at("a")["names"]) == sorted(f"{w}-{n}" for w in range(3) for n in range(8))
+    assert store.verify("a").ok
+
+
+def test_keyframes_are_made_without_a_lease(store, monkeypatch) -> None:
+    monkeypatch.setitem(Keyframer.__init__.__kwdefaults__, "every", 4)
+    for n in range(12):
+        add(store, str(n))
+    assert store.backend.keyframes("a")
+    assert store.verify("a").ok
+
+
+def test_a_cancelled_one_is_not_opened(store) -> None:
+    add(store, "x")
+    store.cancel("a")
+    with pytest.raises(SessionCancelledError):
+        store.session("a", optimistic=True)
