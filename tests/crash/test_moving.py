@@ -36,7 +36,7 @@ from tests.crash.damage import KEYFRAME_EVERY, OTHER, RESULT, SUBJECT, TRUTH, ag
 from tests.crash.process import Child, Talk
 from tests.unit.test_dropped import drop
 
-URLS = ["memory:", "{}/other.db"]
+URLS = ["memory:", "{}/other.db", "file:///{}/files"]
 POINTS = [point for point in faults.POINTS if point.startswith(("export.", "import."))]
 FULL = os.environ.get("PERDURE_STORM") == "full"
 
@@ -50,7 +50,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentSto
         yield found
 
 
-@pytest.fixture(params=URLS, ids=["memory", "sqlite"])
+@pytest.fixture(params=URLS, ids=["memory", "sqlite", "file"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentStore]:
     with open_agent_store(request.param.format(tmp_path)) as found:
         yield found
@@ -489,3 +489,27 @@ def test_a_fork_that_is_cut_off_goes_on(point: str, source: AgentStore, tmp_path
         for left in tmp_path.glob("target.db*"):
             left.unlink()
     assert hit >= 3
+
+
+# --- what waits in the inbox -----------------------------------------------------------------------------------------
+
+
+def test_messages_that_nobody_has_taken_come_too(source: AgentStore, target: AgentStore, tmp_path: Path) -> None:
+    for text in ("one", "two", "three"):
+        source.send(OTHER, text)
+    with source.session(OTHER) as s:
+        assert s.receive() == "one"
+    source.export_file(OTHER, tmp_path / "file")
+    target.import_file(tmp_path / "file")
+    with target.session(OTHER) as s:
+        assert [s.receive(), s.receive()] == ["two", "three"]
+    assert [item.number for item in source.backend.inbox(OTHER)] == [2, 3]
+    assert target.verify(OTHER).ok
+
+
+def test_a_message_comes_once_however_often_it_is_received(source: AgentStore, target: AgentStore) -> None:
+    source.send(OTHER, "one")
+    origin, items = transfer.sent(source.backend, OTHER)
+    stream = [*items, *source.backend.inbox(OTHER)]
+    receive(target, origin, stream)
+    assert len(target.backend.inbox(OTHER)) == 1

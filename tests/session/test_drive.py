@@ -42,7 +42,7 @@ def agent(s: perdure.Session) -> str:
     return send(f"{s.state['first']}, {s.state['second']}")
 
 
-@pytest.fixture(params=["memory:", "{}/agents.db"], ids=["memory", "sqlite"])
+@pytest.fixture(params=["memory:", "{}/agents.db", "file:///{}/agents"], ids=["memory", "sqlite", "file"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentStore]:
     with perdure.open(request.param.format(tmp_path)) as found:
         assert found.run(agent, "a", input="tides").result == "sent about tides, none"

@@ -293,3 +293,22 @@ def test_what_cannot_be_replayed_is_told(store: AgentStore) -> None:
     with pytest.raises(SessionUnknownError):
         store.replay("nobody", script)
     assert agent_of(script).form == "script"
+
+
+def test_messages_and_questions_are_answered_and_the_inbox_is_left_alone(store: AgentStore) -> None:
+    def serves(s: perdure.Session) -> list[str]:
+        taken = [s.receive(), s.ask("Go on?", key="go")]
+        s.save()
+        return [*taken, s.receive()]
+
+    store.run(serves, "s")
+    store.send("s", "hello")
+    store.run(serves, "s")
+    store.answer("s", "go", "yes")
+    assert store.run(serves, "s").status == "idle"
+    found = replayed(store, serves)
+    assert (told(found), found.next, found.saves) == (None, "a message that is not recorded", 1)
+    store.send("s", "again")
+    assert (replayed(store, serves).next, len(store.backend.inbox("s"))) == ("a message that is not recorded", 1)
+    assert store.run(serves, "s").result == ["hello", "yes", "again"]
+    assert replayed(store, serves).upto == store.backend.head("s").seq

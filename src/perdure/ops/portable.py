@@ -19,16 +19,18 @@ from perdure.errors import DamageError, FormatNewerError, RefusedError, StoreFai
 from perdure.log import KIND_NAMES, KINDS, Record
 from perdure.log.origin import Base, writer_of
 from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
+from perdure.stores.contract import Item as Waiting
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
 MAGIC: Final = b"\xd5Pses\r\n"
 VERSION: Final = 1
-HEAD, CHUNK, RECORD, END = 1, 2, 3, 4
+HEAD, CHUNK, RECORD, END, ITEM = 1, 2, 3, 4, 5
 
 _BLOCK: Final = struct.Struct(">BI")
 _RECORD: Final = struct.Struct(">QBQ32s")
+_NUMBER: Final = struct.Struct(">Q")
 _DIGEST_BYTES: Final = 32
 _BESIDE_BYTES: Final = 4096
 """What a block may have beside a body or a chunk of `limits.RECORD_BYTES_MAX`."""
@@ -60,9 +62,13 @@ def _head(origin: Origin) -> dict[str, Any]:
 
 
 def _content(item: Item) -> tuple[int, bytes, bytes]:
-    if isinstance(item, Chunk):
-        return CHUNK, item.address, item.frame
-    return RECORD, _RECORD.pack(item.epoch, KINDS[item.kind], item.time_us, item.chain), item.body
+    match item:
+        case Chunk():
+            return CHUNK, item.address, item.frame
+        case Record():
+            return RECORD, _RECORD.pack(item.epoch, KINDS[item.kind], item.time_us, item.chain), item.body
+        case Waiting():
+            return ITEM, _NUMBER.pack(item.number), item.content
 
 
 class _Out:
@@ -198,5 +204,7 @@ def _items(path: Path, origin: Origin, blocks: Iterator[tuple[int, bytes]]) -> I
             seq, body = seq + 1, content[_RECORD.size :]
             writer = writer_of(seq, session=origin.session, bases=origin.bases)
             yield Record(writer, seq, epoch, KIND_NAMES[number], time_us, body, chain)
+        elif kind == ITEM and len(content) >= _NUMBER.size:
+            yield Waiting(_NUMBER.unpack_from(content)[0], content[_NUMBER.size :])
         else:
             raise _damage(path, f"a block of kind {kind}, which was never written")

@@ -24,6 +24,7 @@ from perdure.session.lease import Keeper, acquire
 from perdure.session.snapshot import Reader, gone
 from perdure.session.writer import keyframes_of, points_of
 from perdure.stores.contract import Batch, Store
+from perdure.stores.contract import Item as Waiting
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Lease
@@ -194,10 +195,18 @@ class _Receiving:
                 self._write(b"")
             self.moved_bytes += size(item)
             self.waiting_bytes += size(item) if self.now is not None else 0
-            if isinstance(item, Chunk):
-                self._take_chunk(item)
-            else:
-                yield item
+            match item:
+                case Chunk():
+                    self._take_chunk(item)
+                case Record():
+                    yield item
+                case Waiting():
+                    self._send(item)
+
+    def _send(self, item: Waiting) -> None:
+        """Once, also when it was sent in an attempt before; it has another number here."""
+        if self.now is not None:
+            self.store.send(self.session, item.content, mark=b"moved:" + item.number.to_bytes(8, "big"))
 
     def _take_chunk(self, chunk: Chunk) -> None:
         if values.address(chunk.frame) != chunk.address:

@@ -7,7 +7,8 @@ comes out of a store; `receiving` takes it into one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from perdure.errors import ConflictError, DamageError, SessionUnknownError
 from perdure.log import dropped
@@ -15,12 +16,16 @@ from perdure.log.record import GENESIS, Record, is_stub
 from perdure.session import needs
 from perdure.session.opening import summary_of
 from perdure.session.snapshot import Reader
+from perdure.stores.contract import Item as Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perdure.log.origin import Base
     from perdure.stores.contract import Head, Store
+
+READS_MAX: Final = 100
+"""Tries to meet a running session between two of its commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,8 @@ class Chunk:
     frame: bytes
 
 
-Item: TypeAlias = Chunk | Record
+Item: TypeAlias = Chunk | Record | Waiting
+"""What a stream is made of. What waits in the inbox comes last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,13 @@ class Moved:
 
 def size(item: Item) -> int:
     """The bytes of an item, as stored."""
-    return len(item.frame) if isinstance(item, Chunk) else len(item.body)
+    match item:
+        case Chunk():
+            return len(item.frame)
+        case Record():
+            return len(item.body)
+        case Waiting():
+            return len(item.content)
 
 
 def sent(store: Store, session: str) -> tuple[Origin, Iterator[Item]]:
@@ -73,30 +85,39 @@ def sent(store: Store, session: str) -> tuple[Origin, Iterator[Item]]:
     Raises `SessionUnknownError`, `SessionErasedError`, and `DamageError` when a record or a chunk is not what was
     written.
     """
-    head = store.head(session)
+    head, inbox = _at_once(store, session)
     summary_of(head, session)
     if not head.seq:
         raise SessionUnknownError(f"nothing was ever written to {session} in {store.url}")
     origin = Origin(session, head.family, head.seq, head.chain, head.epoch, head.bases)
-    return origin, _items(Reader(store, session), head)
+    return origin, chain(_items(Reader(store, session), head), inbox)
+
+
+def _at_once(store: Store, session: str) -> tuple[Head, list[Waiting]]:
+    """The head, and what nobody had taken out of the inbox then."""
+    for _ in range(READS_MAX):
+        head, inbox = store.head(session), store.inbox(session)
+        if store.head(session).seq == head.seq:
+            return head, inbox
+    raise ConflictError(f"{session} is written to without a pause; do it again")
 
 
 def _items(reader: Reader, head: Head) -> Iterator[Item]:
     """Raises `ConflictError` when some of the log was dropped while it was read."""
     there: set[bytes] = set()
-    chain = GENESIS
+    newest = GENESIS
     try:
         for record in reader.records(after=0, upto=head.seq):
             for address in _needed(reader, record):
                 if address not in there:
                     there.add(address)
                     yield Chunk(address, reader.sound_chunk(address))
-            chain = record.chain
+            newest = record.chain
             yield record
     except DamageError as damage:
         _check_amended(reader, head, damage)
         raise
-    if chain != head.chain:
+    if newest != head.chain:
         raise DamageError(f"{reader.session}: record {head.seq} is not the one that the head names")
     _check_amended(reader, head)
 

@@ -10,7 +10,7 @@ import inspect
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import EntryError, PerdureError, SessionUnknownError, Suspended
+from perdure.errors import EntryError, Leaving, PerdureError, SessionUnknownError
 from perdure.log.branch import branch, is_reentry
 from perdure.runtime import entry as entries
 from perdure.session import scope
@@ -164,8 +164,8 @@ def _one(session: Replaying, fn: Callable[[Any], Any], entering: _Entering, *, b
         difference = Difference(found.kind, found.seq, found.path, found.recorded, found.now)
     except Over as over:
         upcoming, difference = over.what, _past(session, over.what)
-    except Suspended as suspended:
-        upcoming, difference = f"a decision: it {suspended}", _past(session, str(suspended))
+    except Leaving as left:
+        upcoming, difference = f"a decision: it {left}", _past(session, str(left))
     except Exception as error:  # noqa: BLE001 - the agent's own: held against what is recorded
         told_of = f"{error.code if isinstance(error, PerdureError) else type(error).__name__}: {error}"
         upcoming, difference = f"an error: {told_of}", _error(session, told_of, entering)
