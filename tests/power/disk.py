@@ -30,7 +30,13 @@ _PROGRAMS = ("mkfs.ext4", "mount", "umount")
 _MAY_MOUNT = 21
 """The number of the right CAP_SYS_ADMIN."""
 
-_MAKE = ("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")
+_JOURNAL = (17 << 20, 22 << 20)
+"""Where the file system has its own journal: without it it gives up for good, so no write to it is made to fail."""
+
+_MAKE = (
+    *("mkfs.ext4", "-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
+    *("-J", f"size=4,location={_JOURNAL[0] >> 20}M"),
+)
 
 
 def what_is_missing() -> str:
@@ -135,7 +141,7 @@ def mounted(image: Path, root: Path) -> Iterator[Path]:
 @contextmanager
 def _served(image: Path, log: Path, place: Path) -> Iterator[None]:
     """The image, shown at `place` and recorded."""
-    command = [sys.executable, "-S", "-E", recorder.__file__, str(image), str(log), str(place)]
+    command = [sys.executable, "-S", "-E", recorder.__file__, str(image), str(log), str(place), *map(str, _JOURNAL)]
     with ExitStack() as stack:
         served = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
         stack.callback(served.terminate)

@@ -1,9 +1,9 @@
 """A disk that writes down what it is told: each write and each flush, in order, in a log beside it.
 
 The disk is one file, which the kernel reaches through FUSE; a file system on a loop device lies on top. Started as
-`python -S -E recorder.py IMAGE LOG PLACE`: PLACE, an empty file, then shows IMAGE, and LOG grows. It says `ready`, and
-ends when PLACE is unmounted. It speaks the kernel's protocol itself, the few requests that one file needs, so that the
-bench needs nothing but root's rights. It knows no file system and no store.
+`python -S -E recorder.py IMAGE LOG PLACE FROM TO`: PLACE, an empty file, then shows IMAGE, and LOG grows. It says
+`ready`, and ends when PLACE is unmounted. It speaks the kernel's protocol itself, the few requests that one file needs,
+so that the bench needs nothing but root's rights. It knows no file system and no store.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ ENTRY: Final = struct.Struct("<qI")
 """Before each entry of the log: where in the image, and how many bytes follow. `FLUSH` stands for a flush."""
 
 FLUSH: Final = -1
+
+TRAP: Final = ".fail"
+"""A file of the log's name with this behind it makes the next write outside of FROM to TO fail; then it is gone."""
 
 _ASKED: Final = struct.Struct("<IIQQIIIHH")
 _ANSWERED: Final = struct.Struct("<IiQ")
@@ -44,8 +47,9 @@ _NO_ANSWER: Final = (2, 36, 42)
 class Recorder:
     """Serves the one file. An entry is logged before it is answered, so the length of the log is a point in time."""
 
-    def __init__(self, image: str, log: str) -> None:
+    def __init__(self, image: str, log: str, spared: range) -> None:
         self._image = os.open(image, os.O_RDWR)
+        self._trap, self._spared = log + TRAP, spared
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._answers: dict[int, Callable[[bytes], bytes]] = {
             # The numbers of the protocol (linux/fuse.h), from GETATTR to DESTROY.
@@ -80,9 +84,11 @@ class Recorder:
         _, kind, number, *_ = _ASKED.unpack_from(asked)
         if kind in _NO_ANSWER:
             return
-        answer = self._answers.get(kind)
-        content = answer(asked[_ASKED.size :]) if answer else b""
-        failure = 0 if answer else -errno.ENOSYS
+        content, failure = b"", 0
+        try:
+            content = self._answers.get(kind, _unknown)(asked[_ASKED.size :])
+        except OSError as error:
+            failure = -(error.errno or errno.EIO)
         os.write(kernel, _ANSWERED.pack(_ANSWERED.size + len(content), failure, number) + content)
 
     def _attributes(self, _: bytes) -> bytes:
@@ -97,6 +103,8 @@ class Recorder:
 
     def _write(self, asked: bytes) -> bytes:
         _, offset, size, *_ = _WRITE.unpack_from(asked)
+        if offset not in self._spared:
+            self._fail_if_told()
         content = asked[_WRITE.size : _WRITE.size + size]
         os.pwrite(self._image, content, offset)
         os.writev(self._log, [ENTRY.pack(offset, size), content])
@@ -105,6 +113,17 @@ class Recorder:
     def _flush(self, _: bytes) -> bytes:
         os.write(self._log, ENTRY.pack(FLUSH, 0))
         return b""
+
+    def _fail_if_told(self) -> None:
+        try:
+            os.unlink(self._trap)  # noqa: PTH108 - as little as possible, at each write
+        except FileNotFoundError:
+            return
+        raise OSError(errno.EIO, "told to fail")
+
+
+def _unknown(_: bytes) -> bytes:
+    raise OSError(errno.ENOSYS, "not needed")
 
 
 def mount(place: str) -> int:
@@ -119,7 +138,7 @@ def mount(place: str) -> int:
 
 
 if __name__ == "__main__":
-    served = Recorder(sys.argv[1], sys.argv[2])
+    served = Recorder(sys.argv[1], sys.argv[2], range(*map(int, sys.argv[4:])))
     end = mount(sys.argv[3])
     os.write(1, b"ready\n")
     served.serve(end)

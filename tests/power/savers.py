@@ -119,6 +119,7 @@ RIGHT: dict[str, tuple[type[Any], dict[str, Any]]] = {
 
 WRONG: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "append": (Appending, {"syncs": False}),
+    "append, fsync, fsync again": (Insisting, {"syncs": True}),
     "rename": (Renaming, {"syncs": False, "syncs_folder": False}),
     "fsync, rename": (Renaming, {"syncs": True, "syncs_folder": False}),
     "SQLite NORMAL": (Inserting, {"synchronous": "NORMAL"}),

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.power.disk import Recording, mounted, recording, what_is_missing
 FULL = os.environ.get("PERDURE_STORM") == "full"
 CUTS = 40 if FULL else 5
 ROUNDS = 60 if FULL else 25
+FAILING_ROUNDS = 60 if FULL else 11
 NUMBERS = 100 if FULL else 30
 
 STORES = {"sqlite": ("sqlite:///{}/agents.db", {"wal_pages": 60})}
@@ -57,18 +59,50 @@ class Lived:
             yield chance.choice(told if only_told or n % 2 or not done else done)
 
 
-def lived(folder: Path, *, rounds: int, store: str = "", spoiled: str = "") -> Lived:
-    """What a writer did on a disk of its own: sessions in this store, or one of the small savers."""
+def lived(folder: Path, **how: Any) -> Lived:
+    """What a writer did on a disk of its own: sessions in a store, or one of the small savers.
+
+    Where it is to meet failures, and one of them made the file system give up for good, it is done anew.
+    """
+    for number in range(10):
+        place = folder / str(number)
+        place.mkdir()
+        one = lived_once(place, **how)
+        if one is not None:
+            return one
+    raise AssertionError("the file system gave up each time")
+
+
+def lived_once(
+    folder: Path, *, rounds: int, store: str = "", spoiled: str = "", after_failure: str = "", **options: int
+) -> Lived | None:
     with recording(folder) as (root, kept):
-        url, options = STORES[store] if store else ("", {})
+        url, often = STORES[store] if store else ("", {})
         told = {"folder": str(root), "record": str(kept.log), "rounds": rounds, "spoiled": spoiled}
-        told |= {"url": url.format(root), "options": options, "folders": [*filter(None, sys.path)]}
+        told |= {"url": url.format(root), "options": often | options, "after_failure": after_failure}
+        told |= {"folders": [*filter(None, sys.path)]}
+        output, lives, is_done = run_writer(told)
+        end = kept.position()
+    if not is_done:
+        assert after_failure
+        return None
+    assert (lives > 1) == (after_failure == writer.RESTART)
+    lines = [line.split() for line in output.splitlines()]
+    return Lived(kept.until(end), [(int(position), session, what, int(n)) for session, what, n, position in lines])
+
+
+def run_writer(told: dict[str, Any]) -> tuple[str, int, bool]:
+    """What one process after another tells, how many there were, and whether all was done in the end."""
+    output, vain = [], 0
+    while vain < 5:
         command = [sys.executable, "-S", "-E", writer.__file__, json.dumps(told)]
         done = subprocess.run(command, capture_output=True, check=False, text=True)
-        end = kept.position()
-    assert not done.returncode, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines()]
-    return Lived(kept.until(end), [(int(position), session, what, int(n)) for session, what, n, position in lines])
+        output.append(done.stdout)
+        vain = 0 if "saved" in done.stdout else vain + 1
+        if done.returncode != writer.GOES_ON:
+            assert not done.returncode, done.stderr
+            return "".join(output), len(output), True
+    return "".join(output), len(output), False
 
 
 def losses(
@@ -142,6 +176,20 @@ def test_the_writer_does_all_that_a_store_does(right: tuple[str, Lived], tmp_pat
             assert (root / "agents.db").stat().st_size > 40 * 4096, "its log was never carried over"
 
 
+@pytest.mark.parametrize("after_failure", [writer.AGAIN, writer.RESTART])
+@pytest.mark.parametrize("kind", STORES)
+def test_a_disk_that_fails_now_and_then_and_loses_power_at_last(kind: str, after_failure: str, tmp_path: Path) -> None:
+    one = lived(tmp_path, rounds=FAILING_ROUNDS, store=kind, after_failure=after_failure)
+    assert sum(what == "opened" for _, _, what, _ in one.acknowledged) > len(writer.SESSIONS)
+    assert store_lost(kind, one, tmp_path, only_told=True) == []
+
+
+def test_a_store_that_believes_what_is_cached_after_a_failure_is_caught(tmp_path: Path) -> None:
+    spoiled = {"spoiled": "SQLite, trusting the cache", "after_failure": writer.RESTART}
+    one = lived(tmp_path, rounds=FAILING_ROUNDS, store="sqlite", **spoiled, wal_pages=10_000)
+    assert len(store_lost("sqlite", one, tmp_path, only_told=True)) > CUTS / 4
+
+
 @pytest.mark.parametrize(("kind", "how"), [("sqlite", "SQLite NORMAL")])
 def test_a_store_that_does_not_sync_is_caught(kind: str, how: str, tmp_path: Path) -> None:
     one = lived(tmp_path, rounds=ROUNDS, store=kind, spoiled=how)
@@ -151,9 +199,8 @@ def test_a_store_that_does_not_sync_is_caught(kind: str, how: str, tmp_path: Pat
 # ------------------------------------------------------------------------------------------------- the bench itself
 
 
-def numbers_lost(how: str, folder: Path, **cuts: bool) -> list[str]:
+def numbers_lost(one: Lived, how: str, folder: Path, **cuts: bool) -> list[str]:
     """What one of the small savers loses."""
-    one = lived(folder, rounds=NUMBERS, spoiled=how)
     kind, _ = (savers.RIGHT | savers.WRONG)[how]
 
     def check(root: Path, at: int) -> None:
@@ -165,9 +212,10 @@ def numbers_lost(how: str, folder: Path, **cuts: bool) -> list[str]:
 
 @pytest.mark.parametrize("how", savers.RIGHT)
 def test_a_right_saver_loses_nothing(how: str, tmp_path: Path) -> None:
-    assert numbers_lost(how, tmp_path, drops=True) == []
+    assert numbers_lost(lived(tmp_path, rounds=NUMBERS, spoiled=how), how, tmp_path, drops=True) == []
 
 
 @pytest.mark.parametrize("how", savers.WRONG)
 def test_a_wrong_saver_is_caught(how: str, tmp_path: Path) -> None:
-    assert len(numbers_lost(how, tmp_path, only_told=True)) > CUTS / 2
+    one = lived(tmp_path, rounds=NUMBERS, spoiled=how)
+    assert len(numbers_lost(one, how, tmp_path, only_told=True)) > CUTS / 2

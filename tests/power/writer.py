@@ -12,10 +12,22 @@ import random
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+TRAP = ".fail"
+"""Behind the name of the disk's record: makes the next write fail."""
+
+AGAIN, RESTART = "open it again", "start another process"
+"""What the writer does when the store fails."""
+
+TRIES = 30
+"""So often a session is opened again."""
+
+GOES_ON = 7
+"""The exit status of a process that another one is to go on from."""
 
 SESSIONS = ("left", "right")
 """They share the store, each in a thread of its own."""
@@ -34,13 +46,26 @@ class Told:
     """What the writer was told on its command line, and what it tells."""
 
     def __init__(self, told: dict[str, Any]) -> None:
-        self.folder, self._record = Path(told["folder"]), told["record"]
+        self.folder, self.record = Path(told["folder"]), told["record"]
         self.url, self.options, self.spoiled = told["url"], told["options"], told["spoiled"]
-        self.rounds = told["rounds"]
+        self.rounds, self._after_failure = told["rounds"], told["after_failure"]
 
     def acknowledge(self, session: str, what: str, number: int) -> None:
-        position = os.stat(self._record).st_size  # noqa: PTH116 - first of all, before anything else is written
+        position = os.stat(self.record).st_size  # noqa: PTH116 - first of all, before anything else is written
         os.write(1, f"{session} {what} {number} {position}\n".encode())
+
+    def lay_trap(self, session: str, number: int) -> None:
+        """Makes the disk fail once in each fourth round, if failures are wanted."""
+        if self._after_failure and number % 4 == 2:
+            with suppress(FileExistsError):
+                Path(f"{self.record} {session} {number}").touch(exist_ok=False)
+                Path(self.record + TRAP).touch()
+
+    def may_go_on(self) -> bool:
+        """Whether the store's failure is to be lived with, in this process."""
+        if self._after_failure == RESTART:
+            os._exit(GOES_ON)
+        return self._after_failure == AGAIN
 
 
 def save_numbers(told: Told) -> None:
@@ -49,6 +74,8 @@ def save_numbers(told: Told) -> None:
     kind, options = (savers.RIGHT | savers.WRONG)[told.spoiled]
     saver = kind(told.folder, **options)
     for number in range(1, told.rounds + 1):
+        if number == 3 and kind is savers.Insisting:
+            Path(told.record + TRAP).touch()
         saver.save(number)
         told.acknowledge("saver", "saved", number)
 
@@ -72,11 +99,14 @@ def run_sessions(told: Told) -> None:
 def spoil(how: str) -> None:
     """Makes the store wrong in this way."""
     from perdure.stores.sqlite import store  # noqa: PLC0415
+    from perdure.stores.sqlite.descriptor import Descriptor  # noqa: PLC0415
 
     sync = os.fsync
     match how:
         case "SQLite NORMAL":
             store._WRITING = ("synchronous=NORMAL", *store._WRITING[1:])
+        case "SQLite, trusting the cache":
+            Descriptor.forget_cached = lambda _: None
         case "no fsync":
             os.fsync = lambda _: None
         case "no fsync of folders":
@@ -84,12 +114,28 @@ def spoil(how: str) -> None:
 
 
 def live(told: Told, store: Any, session: str) -> None:
-    """One session, which is left open."""
-    s = LEFT_OPEN.enter_context(store.session(session))
-    told.acknowledge(session, "opened", 0)
-    s.state["rounds"] = []
-    for number in range(told.rounds):
-        one_round(s, number, partial(told.acknowledge, session))
+    """One session. When the store fails it is opened again, until it is done or the disk has failed for good."""
+    from perdure.errors import StoreFailedError  # noqa: PLC0415
+
+    for _ in range(TRIES):
+        try:
+            rounds(told, store, session)
+            return
+        except StoreFailedError:
+            if not told.may_go_on():
+                raise
+    os._exit(GOES_ON)
+
+
+def rounds(told: Told, store: Any, session: str) -> None:
+    """All rounds that are not saved yet. The session is left open."""
+    with ExitStack() as stack:
+        s = stack.enter_context(store.session(session))
+        told.acknowledge(session, "opened", 0)
+        for number in range(len(s.state.setdefault("rounds", [])), told.rounds):
+            told.lay_trap(session, number)
+            one_round(s, number, partial(told.acknowledge, session))
+        LEFT_OPEN.push(stack.pop_all())
 
 
 def one_round(s: Any, number: int, acknowledge: Callable[[str, int], None]) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from perdure import clock
 from perdure.errors import FormatNewerError, StoreFailedError, StoreUrlError
 from perdure.stores import sql
+from perdure.stores.sqlite.descriptor import Descriptor
 from perdure.stores.sqlite.failures import is_busy, primary_code
 
 APPLICATION_ID: Final = 0x70657264
@@ -88,11 +89,12 @@ def connect_writer(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> s
     return _connection(path, "mode=rw", busy_s=busy_s, settings=settings)
 
 
-def connect_reader(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> sqlite3.Connection:
+def connect_reader(descriptor: Descriptor, *, busy_s: float, settings: tuple[str, ...]) -> sqlite3.Connection:
     """A connection to read from, to a store that is ours; it is made first if there is none.
 
     Where the file system is read-only it is read without locks, which is right as nobody can change it.
     """
+    path = descriptor.path
     if not check_file(path):
         make(path, busy_s=busy_s)
     db = _connection(path, "mode=rw", busy_s=busy_s, settings=settings)
@@ -104,6 +106,7 @@ def connect_reader(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> s
         if not _is_frozen(path):
             raise
         db = _connection(path, "mode=ro&immutable=1", busy_s=busy_s, settings=settings)
+    descriptor.hold()
     _check_layout(db, path)
     return db
 

@@ -29,8 +29,8 @@ _OF_SQLITE: Final = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 class Link:
     """A connection behind a lock.
 
-    `connect(busy_s=…)` opens it; `verify` is called on one that is opened after a failure. `queue` is the line in which
-    its transactions wait for those of other processes.
+    `connect(busy_s=…)` opens it. After a failure `forget_cached` is called before, and `verify` on what was opened.
+    `queue` is the line in which its transactions wait for those of other processes.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Link:
         url: str,
         *,
         connect: Callable[..., sqlite3.Connection],
+        forget_cached: Callable[[], None],
         verify: Callable[[sqlite3.Connection], None],
         busy_s: float,
         queue: Queue | None = None,
@@ -45,6 +46,7 @@ class Link:
         self.lock = threading.RLock()
         self.url = url
         self._connect = connect
+        self._forget_cached = forget_cached
         self._verify = verify
         self._busy_s, self._queue = busy_s, queue
         self._db: sqlite3.Connection | None = None
@@ -167,6 +169,8 @@ class Link:
         if self._closed:
             raise refusals.closed(self.url)
         if self._db is None:
+            if self._failed:
+                self._forget_cached()
             self._db = self._connect(busy_s=self._busy_s)
         if self._failed:
             self._verify(self._db)

@@ -36,6 +36,7 @@ from perdure.stores.contract import (
 from perdure.stores.ids import check_session_id
 from perdure.stores.sqlite import file, fork, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
+from perdure.stores.sqlite.descriptor import Descriptor
 from perdure.stores.sqlite.group import Group
 from perdure.stores.sqlite.link import Link
 from perdure.stores.sqlite.queue import Queue
@@ -73,14 +74,21 @@ class SqliteStore(Store):
         self.url = f"sqlite:///{path}"
         self._path = path
         self._pid = os.getpid()
-        link = partial(Link, self.url, verify=rows.verify_tails)
+        self._descriptor = Descriptor(path)
+        link = partial(Link, self.url, forget_cached=self._descriptor.forget_cached, verify=rows.verify_tails)
         connect = partial(file.connect_writer, path, settings=_WRITING)
         self._writer = link(connect=connect, busy_s=busy_s, queue=Queue(path))
         self._group = Group(self._writer)
-        self._reader = link(connect=partial(file.connect_reader, path, settings=_READING), busy_s=busy_s)
+        self._reader = link(connect=partial(file.connect_reader, self._descriptor, settings=_READING), busy_s=busy_s)
         self._checkpointer = Checkpointer(link(connect=connect, busy_s=0), writer=self._writer, pages=wal_pages)
-        with self._reader.connection():
-            fork.watch(self)
+        if self._descriptor.has_log():  # a process before this one may have ended over a failed sync
+            self._descriptor.forget_cached()
+        try:
+            with self._reader.connection():
+                fork.watch(self)
+        except BaseException:
+            self.close()
+            raise
 
     def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """See `Store.create`."""
@@ -354,6 +362,7 @@ class SqliteStore(Store):
         self._checkpointer.end()
         for link in self.links():
             link.close()
+        self._descriptor.close()
 
     def links(self) -> tuple[Link, ...]:
         """Every connection, in the order in which several may be locked."""

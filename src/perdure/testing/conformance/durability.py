@@ -96,6 +96,18 @@ class DurabilityChecks(Place):
         outcomes = gathered(self, claim_once, tmp_path, _SPAWN.Barrier(_PROCESSES))
         same(sorted(outcomes), ["held"] * (_PROCESSES - 1) + ["won"])
 
+    def test_open_twice_here_and_once_elsewhere_it_keeps_what_it_acknowledges(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            log = Log(store)
+            log.append(b"before")
+            self.open(tmp_path).close()
+            with started(self, come_and_go, tmp_path) as (process, messages):
+                same(list(received(messages)), [1])
+            same(process.exitcode, 0)
+            log.append(b"after")
+            with started(self, come_and_go, tmp_path) as (_, messages):
+                same(list(received(messages)), [2])
+
     def test_it_says_that_it_is_durable(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
             same(type(store).durable, self.durable)
@@ -165,6 +177,12 @@ def write_together_until_killed(place: Place, path: Path, messages: Connection, 
     with place.open(path) as store:
         faults.hook = die if kill_at else None
         together(6, write)
+
+
+def come_and_go(place: Place, path: Path, messages: Connection) -> None:
+    """Opens the place, looks where the log ends, and closes it."""
+    with place.open(path) as store:
+        messages.send(store.head("s").seq)
 
 
 def make_many_places(place: Place, path: Path, messages: Connection, number: int, barrier: Any) -> None:

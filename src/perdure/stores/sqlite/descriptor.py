@@ -1,0 +1,119 @@
+"""The one descriptor of a store's file that this process has beside SQLite's own.
+
+Closing any descriptor of a file takes from the process every lock that it has on it, SQLite's among them: another
+process would then take the log for unused, and remove it under our hands. So nobody else here opens the file, and this
+one stays open while any store of this process has it. It knows nothing of what is in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from perdure.errors import StoreFailedError
+
+_Identity: TypeAlias = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is open of one file. There is a second descriptor only if the file was put there in the middle of a look."""
+
+    descriptors: list[int] = field(default_factory=list)
+    users: int = 0
+
+
+_kept: Final[dict[_Identity, _Kept]] = {}
+_lock: Final = threading.Lock()
+
+
+class Descriptor:
+    """A share in the descriptor of the file at `path`, from when the file is first there. For any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity: _Identity | None = None
+
+    def hold(self) -> None:
+        """Takes the share in the file that is there now."""
+        try:
+            with _lock:
+                self._take()
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def forget_cached(self) -> None:
+        """Lets go of what the kernel has cached of the file and its log, so that what is read is what is on the disk.
+
+        After a sync that failed the two may differ, and what is written over the one may never get to the other.
+        """
+        if not hasattr(os, "posix_fadvise"):
+            return
+        try:
+            with suppress(FileNotFoundError), _lock:
+                _forget(self._take())
+            with suppress(FileNotFoundError), self.log.open("rb") as log:  # locks are on the file, none on its log
+                _forget(log.fileno())
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    @property
+    def log(self) -> Path:
+        """SQLite's write-ahead log."""
+        return self.path.with_name(self.path.name + "-wal")
+
+    def has_log(self) -> bool:
+        """Whether there is a log that is not empty: the store is open, or was not closed."""
+        try:
+            return self.log.stat().st_size > 0
+        except OSError:  # none, or none that can be read: connecting says what is wrong
+            return False
+
+    def close(self) -> None:
+        """Gives the share back. Only when no connection needs its locks any more."""
+        with _lock:
+            self._leave()
+
+    def _unreadable(self, error: OSError) -> StoreFailedError:
+        return StoreFailedError(f"{self.path}: cannot be read: {error.strerror}")
+
+    def _take(self) -> int:
+        found = self.path.stat()
+        identity = found.st_dev, found.st_ino
+        if identity != self._identity:
+            self._leave()
+            identity = self._join(identity)
+        return _kept[identity].descriptors[-1]
+
+    def _join(self, identity: _Identity) -> _Identity:
+        if identity not in _kept:
+            descriptor = os.open(self.path, os.O_RDONLY)
+            found = os.fstat(descriptor)
+            identity = found.st_dev, found.st_ino
+            _kept.setdefault(identity, _Kept()).descriptors.append(descriptor)
+        _kept[identity].users += 1
+        self._identity = identity
+        return identity
+
+    def _leave(self) -> None:
+        if self._identity is None:
+            return
+        kept = _kept[self._identity]
+        kept.users -= 1
+        if not kept.users:
+            del _kept[self._identity]
+            for descriptor in kept.descriptors:
+                os.close(descriptor)
+        self._identity = None
+
+
+def _forget(descriptor: int) -> None:
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+# Before the locks of connections are taken for a fork this one must be free: hooks registered first are called last.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
