@@ -33,6 +33,7 @@ TINY = Sizes(
     turn=5,
     opens=1,
     points=3,
+    moved=2,
 )
 DOCS = Path(__file__).parents[2] / "docs" / "benchmark.md"
 
