@@ -61,6 +61,9 @@ class SessionMachine(RuleBasedStateMachine):
         self.saved: dict[str, Any] = {}
         self.points: dict[int, dict[str, Any]] = {}
         self.branch: list[tuple[int, str | None]] = []
+        self.branches: dict[int, list[tuple[int, str | None]]] = {}
+        self.session = "machine"
+        self.left: dict[str, dict[int, dict[str, Any]]] = {}
         self.s: Any = None
 
     @initialize()
@@ -68,7 +71,7 @@ class SessionMachine(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
-        self.s = self.store.session("machine", append_only=["log"])
+        self.s = self.store.session(self.session, append_only=["log"])
         self.s.__enter__()
         self.now = _copy(self.saved)
 
@@ -76,6 +79,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.saved = _copy(self.now)
         self.points[seq] = _copy(self.now)
         self.branch.append((seq, name))
+        self.branches[seq] = list(self.branch)
 
     # --- changes: the same one here and there
 
@@ -161,8 +165,8 @@ class SessionMachine(RuleBasedStateMachine):
         changed = values.encode(self.now) != values.encode(self.saved)
         self.s.__exit__(None, None, None)
         if changed:
-            self._point(self.store.snapshots("machine")[-1].seq)
-        assert len(self.store.snapshots("machine")) == len(self.points)
+            self._point(self.store.snapshots(self.session)[-1].seq)
+        assert len(self.store.snapshots(self.session)) == len(self.points)
         self._open()
 
     @rule()
@@ -177,13 +181,27 @@ class SessionMachine(RuleBasedStateMachine):
         self.s.close()
         self._open()
 
+    @precondition(lambda self: self.points)
+    @rule(data=st.data())
+    def go_on_in_a_fork(self, data: st.DataObject) -> None:
+        """Of a point of any branch. What is left behind stays as it is."""
+        seq = data.draw(st.sampled_from(sorted(self.points)))
+        self.s._scope.__exit__(None, None, None)
+        self.s.close()
+        self.left[self.session] = self.points
+        into = f"fork {len(self.left)}"
+        self.store.fork(self.session, at=seq, into=into)
+        self.session, self.points = into, {n: state for n, state in self.points.items() if n <= seq}
+        self.branch, self.saved = list(self.branches[seq]), _copy(self.points[seq])
+        self._open()
+
     # --- what must hold
 
     @rule(data=st.data())
     @precondition(lambda self: self.points)
     def any_point_is_there(self, data: st.DataObject) -> None:
         seq = data.draw(st.sampled_from(sorted(self.points)))
-        assert values.encode(self.store.state_at("machine", seq)) == values.encode(self.points[seq])
+        assert values.encode(self.store.state_at(self.session, seq)) == values.encode(self.points[seq])
 
     @invariant()
     def the_state_is_what_the_model_has(self) -> None:
@@ -195,11 +213,19 @@ class SessionMachine(RuleBasedStateMachine):
             if self.s is not None:
                 self.s._scope.__exit__(None, None, None)
                 self.s.close()
-                found = {seq: values.encode(self.store.state_at("machine", seq)) for seq in self.points}
+                found = {seq: values.encode(self.store.state_at(self.session, seq)) for seq in self.points}
                 assert found == {seq: values.encode(state) for seq, state in self.points.items()}
-                assert values.encode(self.store.state_at("machine")) == values.encode(self.saved)
+                assert values.encode(self.store.state_at(self.session)) == values.encode(self.saved)
+                self._check_what_was_left()
         finally:
             self.store.close()
+
+    def _check_what_was_left(self) -> None:
+        for session, points in self.left.items():
+            found = {seq: values.encode(self.store.state_at(session, seq)) for seq in points}
+            assert found == {seq: values.encode(state) for seq, state in points.items()}
+        for session in (*self.left, self.session) if self.left else ():
+            assert [str(problem) for problem in self.store.verify(session).problems] == []
 
 
 def _edit(items: list[Any], where: int, what: str, value: Any) -> None:
