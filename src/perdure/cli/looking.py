@@ -129,6 +129,7 @@ def _header(found: Detail) -> None:
         "session": info.id,
         "status": f"{info.status} {info.reason}".strip(),
         "form": f"{info.form} {info.entry}".strip(),
+        "fork of": found.origin and f"{found.origin.session} at #{found.origin.seq} {found.origin.reason}".strip(),
         "version": found.version,
         "labels": ", ".join(f"{name}={value}" for name, value in found.labels.items()),
         "opened": f"{moment(info.created_us)[:19]}Z, {age(info.created_us)} ago",

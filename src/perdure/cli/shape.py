@@ -43,6 +43,7 @@ def detail(found: Detail, place: Place) -> dict[str, Any]:
         "standing": [action(a) for a in found.standing],
         "questions": [question(q, found.info.id, place) for q in found.questions],
         "branches": [branch(b) for b in found.branches],
+        "origin": None if found.origin is None else asdict(found.origin),
     }
 
 

@@ -14,7 +14,7 @@ from perdure.log import points
 from perdure.session.opening import summary_of, told
 from perdure.session.snapshot import SNAPSHOTS, Reader, snapshot
 from perdure.state import delta
-from perdure.state.shadow import Shadow
+from perdure.state.foreign import differences
 from perdure.state.survey import shown
 
 if TYPE_CHECKING:
@@ -150,17 +150,10 @@ def _hint(reader: Reader) -> str:
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
     """The changes, each with what was there before. `old` is used up."""
     found = []
-    for op in _operations(old, new):
+    for op in differences(old, new):
         found.append(_change(op, was=_was(old, op)))
         delta.apply(old, op if op[0] in ("del", "order") else [*op[:-1], values.decode(values.encode(op[-1]))])
     return found
-
-
-def _operations(old: dict[str, Any], new: dict[str, Any]) -> list[Op]:
-    shadow = Shadow(order=list(old))
-    for name, value in old.items():
-        shadow.track(name, value)
-    return shadow.compare(new, order=list(new)).ops
 
 
 def _was(state: dict[str, Any], op: Op) -> Any:

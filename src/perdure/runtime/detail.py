@@ -50,6 +50,16 @@ class ActionDetail:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a fork goes on from: record `seq` of a session; who made it, and why."""
+
+    session: str
+    seq: int
+    reason: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """Points and actions are those of one branch, oldest first; `standing` are effects on branches left."""
 
@@ -61,6 +71,7 @@ class Detail:
     standing: tuple[ActionDetail, ...]
     questions: tuple[Question, ...]
     branches: tuple[Branch, ...]
+    origin: Origin | None
 
 
 def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> Detail:
@@ -87,6 +98,7 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
         ),
         questions=store.questions(session),
         branches=tuple(log_branches.branches(entries)),
+        origin=None if "origin" not in opening.body else Origin(**opening["origin"]),
     )
 
 
