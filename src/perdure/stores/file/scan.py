@@ -7,6 +7,7 @@ no files.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from perdure.stores.file.commit import NO_ROWS, Commit, Rows, read_commit
 from perdure.stores.file.lines import Header
 
 _UNREADABLE: Final = -1
+_ZEROS: Final = re.compile(rb"\0+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,10 @@ def scan_on(scan: Scan, content: bytes, session: str, *, acknowledged: int = 0) 
     base, at = scan.end, 0
     doubt = _Doubt(base)
     while (stop := content.find(b"\n", at)) >= 0:
+        if (zero := content.find(b"\0", at, stop)) >= 0:  # what a crash leaves may have eaten the ends of lines
+            doubt.strange += 1
+            at = _past_zeros(content, zero)
+            continue
         if content.startswith(lines.RECORD, at):
             doubt.records.append((lines.seq_of(content, at), base + at))
         elif content.startswith(lines.COMMIT, at):
@@ -116,6 +122,11 @@ def scan_on(scan: Scan, content: bytes, session: str, *, acknowledged: int = 0) 
     if doubt.begin < acknowledged:
         doubt.strange += at < len(content)
         _take_damaged(scan, doubt, base + at)
+
+
+def _past_zeros(content: bytes, at: int) -> int:
+    found = _ZEROS.match(content, at)
+    return found.end() if found is not None else at
 
 
 def _take_other(scan: Scan, doubt: _Doubt, line: bytes, start: int) -> None:

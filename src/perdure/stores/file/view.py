@@ -167,13 +167,15 @@ class FolderView:
         self.damage = ""
         if known is None or self._last is None:
             return
+        was, found = known.commit, self._commit
+        is_older = found is None or (found.seq, found.epoch) < (was.seq, was.epoch)
         is_short = known.header.first == self._last.first and known.end > self._last.end
-        found = self._commit
-        if is_short or found is None or (found.seq, found.epoch) < (known.commit.seq, known.commit.epoch):
-            was = found.seq if found is not None else 0
-            self.damage = f"its log ended at record {known.commit.seq} and is there up to {was}"
-            if found is None or (found.seq, found.epoch) < (known.commit.seq, known.commit.epoch):
-                self._commit = known.commit
+        if is_older or (is_short and not _says_as_much(found, was)):
+            self.damage = (
+                f"its log ended at record {was.seq} and is there up to {found.seq if found is not None else 0}"
+            )
+            summary = found.summary if found is not None and found.seq == was.seq else b""
+            self._commit = replace(was, summary=summary)
 
     def _take_in(self, last: Scan, size: int) -> None:
         """Reads what another handle has appended."""
@@ -309,3 +311,10 @@ class FolderView:
         found = self.scans()
         place = max(0, bisect_right([one.first for one in found], seq) - 1)
         return next((one for one in found[place:] if seq < one.next), None)
+
+
+def _says_as_much(found: Commit | None, was: Commit) -> bool:
+    """Whether a log that is shorter than it was has lost nothing at its end."""
+    if found is None:
+        return False
+    return (found.chain, found.owner, found.sent, found.tick) == (was.chain, was.owner, was.sent, was.tick)
