@@ -31,7 +31,7 @@ import perdure
 from perdure import values
 from perdure.errors import PerdureError, UnstorableError
 from perdure.runtime.store import AgentStore
-from perdure.session import session as sessions
+from perdure.session import face
 from perdure.session.keyframer import Keyframer
 from perdure.session.snapshot import Snapshot
 from perdure.stores import Store, open_store
@@ -241,7 +241,7 @@ def _edit(items: list[Any], where: int, what: str, value: Any) -> None:
 
 
 def _keyframing() -> Any:
-    return mock.patch.object(sessions, "Keyframer", functools.partial(Keyframer, every=KEYFRAME_EVERY))
+    return mock.patch.object(face, "Keyframer", functools.partial(Keyframer, every=KEYFRAME_EVERY))
 
 
 def _run(place: Callable[[], Store], *, examples: int, phases: tuple[Phase, ...] = tuple(Phase)) -> None:
