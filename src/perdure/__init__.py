@@ -4,6 +4,7 @@ from perdure.errors import ConflictError, DivergedError, HeldError, PerdureError
 from perdure.runtime.outcome import Outcome, Question
 from perdure.runtime.store import AgentStore
 from perdure.runtime.store import open_agent_store as open
+from perdure.session.async_session import AsyncSession
 from perdure.session.call import Done, IdempotencyKey, NotDone, Unknown
 from perdure.session.declare import action, agent, steps
 from perdure.session.people import Ask
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AgentStore",
     "Ask",
+    "AsyncSession",
     "Baseline",
     "ConflictError",
     "DivergedError",

@@ -66,3 +66,6 @@ SUBMITTED_COUNT_MAX: Final = 256
 
 PARALLEL_COUNT: Final = 64
 """Calls of one parallel block that run at the same time, unless the block says another number."""
+
+SIBLINGS_WAIT_S: Final = 5.0
+"""Outside of a block, how long a call that has no record waits for tasks that may claim what is recorded."""

@@ -73,14 +73,17 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def check(fn: Any) -> None:
-    """Raises `EntryError` for what is no agent that can be run: not callable, a coroutine function, a generator."""
+    """Raises `EntryError` for what is no agent that can be run: not callable, a generator."""
     inner = inspect.unwrap(fn) if callable(fn) else fn
     if not callable(fn):
         raise EntryError(f"{fn!r} is no function")
-    others = {"coroutine function": inspect.iscoroutinefunction, "generator": inspect.isgeneratorfunction}
-    for kind, is_one in others.items():
-        if is_one(inner):
-            raise EntryError(f"{getattr(inner, '__qualname__', inner)} is a {kind}; an agent is a plain function")
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise EntryError(f"{getattr(inner, '__qualname__', inner)} is a generator; an agent is a function")
+
+
+def is_async(fn: Any) -> bool:
+    """Whether an agent runs in an event loop."""
+    return inspect.iscoroutinefunction(inspect.unwrap(fn))
 
 
 def name(fn: Any) -> str:

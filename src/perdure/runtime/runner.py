@@ -8,16 +8,20 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from asyncio import CancelledError
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from perdure.errors import ClosedError, DamageError, Idle, RolledBack, Stopped, StoreError, Suspended
+from perdure.errors import ClosedError, DamageError, Idle, Leaving, RolledBack, Stopped, StoreError, Suspended
 from perdure.runtime.outcome import Outcome
 from perdure.session import scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
+    from perdure.session.async_session import AsyncSession
     from perdure.session.session import Session
+
+Course: TypeAlias = "Generator[Any, Any, Outcome]"
 
 
 def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome:
@@ -26,36 +30,67 @@ def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome
     Raises what makes recording impossible or wrong: `FencedError`, `ConflictError`, `StoreFailedError`, `DamageError`.
     """
     with scope.running(session):
-        while True:
-            try:
-                session.enter()
-                return _enter(session, fn, steps=steps)
-            except RolledBack:
-                continue
-            except Suspended as suspended:
-                session.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
-                return Outcome("waiting", reason=str(suspended))
-            except Stopped as stopped:
-                if not stopped.recorded:
-                    session.note_status(stopped.status, reason=str(stopped))
-                return Outcome(stopped.status, reason=str(stopped))
-            except Idle as idle:
-                if not idle.recorded:
-                    session.note_status("idle")
-                return Outcome("idle", reason=str(idle))
-            except (StoreError, ClosedError, DamageError):
-                raise
-            except Exception as error:  # noqa: BLE001 - the agent's own error: recorded, and told to the caller
-                if session.is_completed():
-                    return Outcome("completed", session.result)
-                session.note_failure(error)
-                return Outcome("failed", error=error, reason=f"{type(error).__name__}: {error}")
+        course, done = _course(session, fn, steps=steps), None
+        try:
+            while True:
+                done = course.send(done)
+        except StopIteration as ended:
+            return ended.value  # type: ignore[no-any-return]
 
 
-def _enter(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome:
+async def drive_async(session: AsyncSession, fn: Callable[[Any], Any], *, steps: bool) -> Outcome:
+    """Does what `drive` does, for a coroutine function. A cancelled run is recorded as failed, and cancelled."""
+    with scope.running(session):
+        course, done, error = _course(session, fn, steps=steps), None, None
+        try:
+            while True:
+                request = course.send(done) if error is None else course.throw(error)
+                done, error = None, None
+                try:
+                    done = await request
+                except BaseException as raised:  # noqa: BLE001 - told to the course, which knows what it means
+                    error = session.why(raised)
+                    if isinstance(error, Exception | Leaving | CancelledError):
+                        await session.drained()
+        except StopIteration as ended:
+            return ended.value  # type: ignore[no-any-return]
+
+
+def _course(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
+    """What is done in turn, each time yielded: what it gave, or what is to be awaited for it."""
     while True:
-        value = fn(session)
-        if session.end(result=value, completed=not steps, progress=steps):
+        try:
+            yield session.enter()
+            return (yield from _enter(session, fn, steps=steps))
+        except RolledBack:
+            continue
+        except Suspended as suspended:
+            yield session.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
+            return Outcome("waiting", reason=str(suspended))
+        except Stopped as stopped:
+            if not stopped.recorded:
+                yield session.note_status(stopped.status, reason=str(stopped))
+            return Outcome(stopped.status, reason=str(stopped))
+        except Idle as idle:
+            if not idle.recorded:
+                yield session.note_status("idle")
+            return Outcome("idle", reason=str(idle))
+        except CancelledError as cancelled:
+            yield session.note_failure(cancelled)
+            raise
+        except (StoreError, ClosedError, DamageError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the agent's own error: recorded, and told to the caller
+            if (yield session.is_completed()):
+                return Outcome("completed", session.result)
+            yield session.note_failure(error)
+            return Outcome("failed", error=error, reason=f"{type(error).__name__}: {error}")
+
+
+def _enter(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
+    while True:
+        value = yield fn(session)
+        if (yield session.end(result=value, completed=not steps, progress=steps)):
             return Outcome("completed", session.result)
 
 

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure import limits, values
-from perdure.errors import DamageError, EntryError, NoPointError, SessionUnknownError, SuspendedError, UndecidedError
+from perdure.errors import DamageError, NoPointError, SessionUnknownError, UndecidedError
 from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.marks import key_mark
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
-from perdure.runtime import entry as entries
-from perdure.runtime import operator, runner, sending
+from perdure.runtime import operator, sending
 from perdure.runtime.branching import Branching
 from perdure.runtime.content import ActionContent, content
 from perdure.runtime.detail import Detail, detail
 from perdure.runtime.keeping import Keeping
 from perdure.runtime.moving import Moving
-from perdure.runtime.outcome import Outcome, Question
+from perdure.runtime.outcome import Question
+from perdure.runtime.running import Running
 from perdure.session import call as calls
-from perdure.session.declare import Agent, agent_of, undos_of
-from perdure.session.lease import Keeper, is_dead, new_owner, owner_text
-from perdure.session.opening import NO_INPUT, Opened, Opening, append_one, find, hold, result_of, summary_of, told
+from perdure.session.lease import is_dead, owner_text
+from perdure.session.opening import append_one, find, summary_of, told
 from perdure.session.request import Draft
-from perdure.session.session import Session
-from perdure.session.sharing import share
 from perdure.session.snapshot import Reader, snapshot
 from perdure.stores import open_store
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from perdure.log.entry import Entry
     from perdure.recovery.verify import Report
     from perdure.stores.contract import Point
-    from perdure.stores.contract import Store as Backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,143 +58,8 @@ class SessionInfo:
     waits: tuple[int, ...]
 
 
-class AgentStore(Branching, Keeping, Moving):
+class AgentStore(Running, Branching, Keeping, Moving):
     """Opened with `perdure.open(url)`. Safe to use from several threads; each session is for one at a time."""
-
-    def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
-        self.backend, self._lease_s = backend, lease_s
-        self._keeper = Keeper(backend, lease_s=lease_s)
-
-    @functools.cached_property
-    def _owner(self) -> str:
-        """What this object is called as the owner of sessions; reading needs none."""
-        return new_owner()
-
-    @property
-    def url(self) -> str:
-        """What opens the same store again."""
-        return self.backend.url
-
-    # --- running ------------------------------------------------------------------------------------------------------
-
-    def run(
-        self,
-        fn: Callable[[Any], Any],
-        session: str,
-        *,
-        input: Any = NO_INPUT,  # noqa: A002 - the word that people use
-        labels: dict[str, str] | None = None,
-        wait_s: float = 0.0,
-        accept_change: bool = False,
-        create: bool = True,
-    ) -> Outcome:
-        """Runs an agent's function in this session: new, or going on from where it was.
-
-        Completed once, it returns that result for ever.
-
-        Everything that the outcome tells of is durable. `input` is recorded at the opening; left out, the recorded one
-        holds. `wait_s` is how long to wait for a session that somebody holds. `accept_change` lets changed code leave
-        recorded `repeatable` calls behind. Raises `HeldError`, `InputDiffersError`, `EntryError`, `SessionUnknownError`
-        (with `create=False`); an exception of the agent is `Outcome(status="failed")`.
-        """
-        entries.check(fn)
-        declared = agent_of(fn)
-        opening = Opening(
-            session=check_session_id(session),
-            form=declared.form,
-            entry=entries.name(fn),
-            input=input,
-            code=entries.fingerprint(fn),
-            version=declared.version,
-            labels=labels or {},
-            create=create,
-            accept_change=accept_change,
-            wait_s=wait_s,
-            lease_s=self._lease_s,
-        )
-        with restore.offered(self.backend, session):
-            known = find(self.backend, session)
-            if known is not None and known.status == "completed":
-                return Outcome("completed", result_of(Reader(self.backend, session), opening, known))
-            if known is not None and known.status == "cancelled":
-                return Outcome("cancelled", reason=known.reason)
-        opened = self._open(opening, declared, undos_of(fn))
-        try:
-            with runner.stopping_on_signals(opened.stop), restore.offered(self.backend, session):
-                outcome = runner.drive(opened, fn, steps=declared.form == "steps")
-        finally:
-            opened.close()
-        return self._with_questions(session, outcome)
-
-    def resume(self, session: str, *, accept_change: bool = False, wait_s: float = 0.0) -> Outcome:
-        """Goes on with a session by its id alone: its function is found by the entry point that it recorded.
-
-        Raises `SessionUnknownError` (an unknown id is never a new session) and `EntryError`.
-        """
-        with restore.offered(self.backend, check_session_id(session)):
-            summary = find(self.backend, session)
-        if summary is None:
-            raise SessionUnknownError(f"no session {session} in {self.url}")
-        if not summary.entry:
-            raise EntryError(_no_entry(session, summary.form))
-        fn = entries.load(summary.entry)
-        return self.run(fn, session, accept_change=accept_change, wait_s=wait_s, create=False)
-
-    def session(
-        self,
-        session: str,
-        *,
-        create: bool = True,
-        state: type | None = None,
-        append_only: tuple[str, ...] | list[str] = (),
-        strict: bool = False,
-        labels: dict[str, str] | None = None,
-        wait_s: float = 0.0,
-        undos: dict[str, Callable[..., Any]] | None = None,
-        optimistic: bool = False,
-    ) -> Session:
-        """A handle: your own code goes on with the session.
-
-        `save()` and a clean `with` exit commit; an exception saves nothing but its `failed` status. `state` is a typed
-        state. `optimistic` takes no lease: several may have the session open, and of two commits on the same log one
-        holds; the other is `ConflictError`, and its caller opens the session again. Raises `HeldError`,
-        `SessionUnknownError` (with `create=False`).
-        """
-        declared = Agent("handle", tuple(append_only), strict, state=state)
-        opening = Opening(
-            session=check_session_id(session),
-            labels=labels or {},
-            create=create,
-            wait_s=wait_s,
-            lease_s=self._lease_s,
-        )
-        take = share if optimistic else hold
-        opened = self._open(opening, declared, undos_of(None).new_child(undos), take=take)
-        try:
-            self._enter(opened)
-        except BaseException:
-            opened.close()
-            raise
-        return opened
-
-    @staticmethod
-    def _enter(handle: Session) -> None:
-        """Enters a handle; when an undo that is owed must wait for a person, that is recorded."""
-        try:
-            handle.enter()
-        except SuspendedError as suspended:
-            handle.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
-            raise
-
-    def _open(
-        self, opening: Opening, declared: Agent, undos: Mapping[str, Callable[..., Any]], *, take: Any = hold
-    ) -> Session:
-        self._keeper.give_back()
-        with restore.offered(self.backend, opening.session):
-            opened: Opened = take(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)
-        return Session(
-            opened, declared, code=opening.code, accept_change=opening.accept_change, undos=undos, keeper=self._keeper
-        )
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -314,11 +174,6 @@ class AgentStore(Branching, Keeping, Moving):
                 found.append(Question(seq, "doubt", _doubt(actions, seq), ["done", "not-done", "abandoned"]))
         return tuple(found)
 
-    def _with_questions(self, session: str, outcome: Outcome) -> Outcome:
-        if outcome.status != "waiting":
-            return outcome
-        return Outcome("waiting", questions=self.questions(session), reason=outcome.reason)
-
     def settle(self, session: str, seq: int, how: str, *, result: Any = None, by: str = "", why: str = "") -> None:
         """Decides about an action in doubt.
 
@@ -411,12 +266,6 @@ class AgentStore(Branching, Keeping, Moving):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _no_entry(session: str, form: str) -> str:
-    if form == "handle":
-        return f"{session} is a handle: the code that opened it goes on with it, by store.session({session!r})"
-    return f"{session} recorded no entry point (its function was a lambda or local): run it with its function"
 
 
 def _damaged(session: str, error: DamageError) -> SessionInfo:

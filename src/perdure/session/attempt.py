@@ -26,6 +26,17 @@ def attempted(call: Call, action: Action, result: Any, error: Exception | None, 
     return Ended(Outcome("error", failure.recorded(error), final, not_done, origin), error)
 
 
+def cut_short(action: Action, error: BaseException, *, began: bool, took_us: int) -> Ended:
+    """The outcome of an attempt that was cancelled. `began`: its function may have done something."""
+    told = failure.recorded(error) | {"took_us": took_us}
+    return Ended(Outcome("error", told, not_done=not began, origin=action.seq), error, cut_short=True)
+
+
+def cut_short_us(outcome: Outcome) -> int | None:
+    """How long an attempt ran that was cancelled in the end; None for every other outcome."""
+    return outcome.value.get("took_us") if outcome.how == "error" else None
+
+
 def _result(call: Call, result: Any) -> Outcome:
     try:
         return Outcome("result", values.encode(result, at=f"result of {call.name}"))

@@ -24,11 +24,13 @@ from perdure.log.branch import branch
 from perdure.log.marks import key_mark
 from perdure.session import call as calls
 from perdure.session import failure
+from perdure.session.attempt import cut_short_us
 from perdure.session.call import Call, Done, NotDone
 from perdure.session.ground import Ground
 from perdure.session.people import Ask, People
 from perdure.session.request import (
     Attempt,
+    AwaitCut,
     AwaitFlights,
     Draft,
     Ended,
@@ -65,18 +67,24 @@ class Journal(Ground):
 
     def perform(self, call: Call) -> Steps:
         """The result of a call: answered from the log, or live. Raises what the action raised."""
-        self.go_on()
-        yield from self.inbox.attend()
         action = self.claim(call)
         try:
-            action, outcome = yield from self.begin(call, action)
+            _, outcome, live = yield from self.carry_out(call, action)
         except Suspended as suspended:
             raise self.leave(suspended) from None
-        live: Exception | None = None
-        if outcome is None:
-            outcome, live = yield from self.see_through(call, action)
         self.go_on()
         return self.hand_out(call, outcome, live)
+
+    def carry_out(self, call: Call, action: Action | None, *, block: object = None) -> Steps:
+        """(the action, its outcome, the live error): what the log says of a claimed call, or what came of running it.
+
+        Raises `Suspended` when a person must decide first.
+        """
+        action, outcome = yield from self.begin(call, action, block=block)
+        live: BaseException | None = None
+        if outcome is None:
+            outcome, live = yield from self.see_through(call, action)
+        return action, outcome, live
 
     def claim(self, call: Call) -> Action | None:
         """The record of this call, if there is one."""
@@ -88,18 +96,31 @@ class Journal(Ground):
         self.flights.moves += 1
         return action
 
-    def begin(self, call: Call, action: Action | None, *, joined: bool = False) -> Steps:
+    def begin(self, call: Call, action: Action | None, *, block: object = None) -> Steps:
         """(the action, its outcome): what the log says; or a start, recorded as its class demands, and None.
 
-        What was started must be seen through. Raises `Suspended` when a person must decide first. `joined`: a parallel
-        block waits for it.
+        What was started must be seen through. Raises `Suspended` when a person must decide first. `block` is the
+        parallel block that waits for it.
         """
+        yield from self.inbox.attend()
         yield from self._one_with_key(call)
         outcome = yield from self._known(call, action)
+        if action is not None and outcome is not None and (after_us := cut_short_us(outcome)) is not None:
+            outcome = None
+            yield from self._cut_again(call, action, after_us=after_us, block=block)
         if outcome is None or not outcome.final:
             action, outcome = (yield from self._start(call, action)), None
-            self.flights.begin(action.seq, key=call.key, joined=joined, inner=bool(self.stack))
+            self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
         return action, outcome
+
+    def _cut_again(self, call: Call, action: Action, *, after_us: int, block: object) -> Steps:
+        """One that was cancelled is met as it was, if it is cancelled again; else it was the process that ended."""
+        self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
+        try:
+            yield AwaitCut(after_us)
+        finally:
+            self.flights.end(action.seq)
+        self.go_on()
 
     def see_through(self, call: Call, action: Action) -> Steps:
         """Runs what was started until its outcome is final: (the outcome, the live error)."""
@@ -289,6 +310,9 @@ class Journal(Ground):
             raise self.leaving
         if ended.error is None:
             self.check_leftovers(f"the end of {call.text()}", inside_of=action)
+        may_have_happened = ended.cut_short and not ended.outcome.not_done
+        if may_have_happened and max(call.effect, action.effect, key=STRICTNESS.index) == "once":
+            raise self.leave(Suspended((action.seq,))) from None
         yield from self._finish(action, ended.outcome, duration_us=duration_us)
         if ended.error is None and calls.changed(call, self.digests):
             raise ArgumentsChangedError(
@@ -311,7 +335,7 @@ class Journal(Ground):
         """How often this action has ended with an error so far, over the whole log."""
         return self.ledger.actions[action.seq].failures if action.seq in self.ledger.actions else 0
 
-    def hand_out(self, call: Call, outcome: Outcome, live: Exception | None) -> Any:
+    def hand_out(self, call: Call, outcome: Outcome, live: BaseException | None) -> Any:
         """The result, as a replay would give it; or raises the error. Notes the place at which the code gets it."""
         if outcome.how == "abandoned":
             raise AbandonedError(f"{call.text()} was settled as abandoned; it is never run again")
@@ -320,7 +344,11 @@ class Journal(Ground):
         if outcome.how == "unstorable":
             raise UnstorableError(outcome.value["path"], outcome.value["reason"])
         home = getattr(call.fn, "__module__", "") or ""
-        error = failure.handed_out(live, home=home) if live else failure.rebuilt(outcome.value, home=home)
+        error: BaseException
+        if live is None:
+            error = failure.rebuilt(outcome.value, home=home)
+        else:
+            error = failure.handed_out(live, home=home) if isinstance(live, Exception) else live
         failure.mark(error, origin=outcome.origin, place=self.ledger.place(self.stack))
         raise error
 

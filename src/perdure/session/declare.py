@@ -6,10 +6,11 @@ What is declared stands on the function; outside a session it is the plain funct
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections import ChainMap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
 
 from perdure.errors import RefusedError
 from perdure.session import scope
@@ -59,15 +60,18 @@ def action(
     register_undo(undo)
 
     def declare(fn: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(fn)
-        def declared(*args: P.args, **kwargs: P.kwargs) -> T:
-            session = scope.current(options.name or name_of(fn))
-            if session is None:
-                return fn(*args, **kwargs)
-            return session.call(declared, *args, **kwargs)
+        name = options.name or name_of(fn)
 
+        def call(*args: Any, **kwargs: Any) -> Any:
+            session = scope.current(name)
+            return fn(*args, **kwargs) if session is None else session.called_plainly(declared, args, kwargs)
+
+        async def await_call(*args: Any, **kwargs: Any) -> Any:
+            return await call(*args, **kwargs)
+
+        declared = functools.wraps(fn)(await_call if inspect.iscoroutinefunction(fn) else call)
         setattr(declared, DECLARED, options)
-        return declared
+        return cast("Callable[P, T]", declared)
 
     return declare
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import inspect
 import os
 import threading
+from asyncio import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from perdure import clock, faults, values
+from perdure import clock, faults, limits, values
 from perdure.errors import (
     ClosedError,
     PerdureError,
@@ -21,9 +22,10 @@ from perdure.errors import (
     Stopped,
 )
 from perdure.session import call as calls
-from perdure.session.attempt import attempted
+from perdure.session.attempt import attempted, cut_short
 from perdure.session.call import IdempotencyKey
 from perdure.session.declare import plain, register_undo
+from perdure.session.delivery import deliver
 from perdure.session.keyframer import Keyframer
 from perdure.session.points import Core
 from perdure.session.request import Find, ReadAll, StateAt
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Callable, MutableMapping
 
-    from perdure.session.call import Options
+    from perdure.session.call import Call, Options
     from perdure.session.declare import Agent
     from perdure.session.lease import Keeper
     from perdure.session.opening import Opened
@@ -144,10 +146,10 @@ class Face:
         """Asks the run to stop at its next action, save or step, resumable. Safe to call from a signal handler."""
         self.stop_reason = reason
 
-    @property
-    def leaving(self) -> BaseException | None:
-        """What the run is being left with, whatever the code has made of it."""
-        return self._core.leaving
+    def why(self, error: BaseException) -> BaseException:
+        """What the run is left with, when the code came out with this error: tasks make groups of errors of it."""
+        hidden = isinstance(error, BaseExceptionGroup | CancelledError)
+        return self._core.leaving if hidden and self._core.leaving is not None else error
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} ({self._core.form}), head {self._core.head}>"
@@ -177,6 +179,10 @@ class Face:
         register_undo(chosen.undo)
         return chosen
 
+    def _call_of(self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        with self._lock:
+            return calls.make(fn, args, kwargs, options, self._core.digests)
+
     def _ending(self, result: Any, *, completed: bool) -> tuple[bool, list[Draft]]:
         """Whether the session is completed by this return, and the records that say so."""
         self._sync_typed()
@@ -193,7 +199,22 @@ class Face:
         """Whether a handle without a lease has nothing to say about the status: others write there, too."""
         return self._opened.writer.is_shared and self._opened.writer.summary.status == "idle"
 
-    def _failing(self, error: Exception) -> Draft:
+    def _close(self) -> None:
+        if not self._closed and self._pid == os.getpid():
+            self._closed = True
+            try:
+                self._keyframer.close()
+            finally:
+                self._give_back()
+
+    def _give_back(self) -> None:
+        if self._opened.writer.is_shared:
+            return
+        self._keeper.let_go(self._opened.lease)
+        # Who sent something until now met a session that was held; who does so from now on does it by himself.
+        deliver(self._opened.reader.store, self.id, owner=self._opened.lease.owner, lease_s=limits.LEASE_S)
+
+    def _failing(self, error: BaseException) -> Draft:
         code = error.code if isinstance(error, PerdureError) else type(error).__name__
         return self._core.failed(error, reason=f"{code}: {error}")
 
@@ -214,12 +235,15 @@ class Face:
 
 
 class Trying:
-    """One attempt at a call, from its beginning to what is told of its end."""
+    """One attempt at a call, from when it begins to what is told of its end."""
 
     def __init__(self, request: Attempt, kwargs: dict[str, Any], failures: int) -> None:
         self.fn, self.args, self.kwargs = plain(request.call.fn), request.call.args, kwargs
         self._request, self._failures = request, failures
         self._began = clock.monotonic_s()
+
+    def begins(self) -> None:
+        """Its function is called next."""
         faults.reach("effect.before")
 
     def returned(self, result: Any) -> tuple[Ended, int]:
@@ -233,10 +257,17 @@ class Trying:
             raise error
         return self._ended(None, error)
 
+    def cut_short(self, error: BaseException, *, began: bool) -> tuple[Ended, int]:
+        """It was cancelled. `began`: its function had been called."""
+        took_us = self._took_us()
+        return cut_short(self._request.action, error, began=began, took_us=took_us), took_us
+
+    def _took_us(self) -> int:
+        return int((clock.monotonic_s() - self._began) * 1e6)
+
     def _ended(self, result: Any, error: Exception | None) -> tuple[Ended, int]:
-        took_us = int((clock.monotonic_s() - self._began) * 1e6)
         call, action = self._request.call, self._request.action
-        return attempted(call, action, result, error, failures=self._failures), took_us
+        return attempted(call, action, result, error, failures=self._failures), self._took_us()
 
 
 def verifying(request: Verify) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:

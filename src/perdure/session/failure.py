@@ -17,7 +17,7 @@ ORIGIN: Final = "__perdure_origin__"
 PLACE: Final = "__perdure_place__"
 
 
-def recorded(error: Exception) -> dict[str, Any]:
+def recorded(error: BaseException) -> dict[str, Any]:
     """An error as it stands in a record: class, text, and its arguments and attributes as far as they can be stored."""
     attributes = {k: v for k, v in vars(error).items() if k not in (ORIGIN, PLACE, "__notes__")}
     return {
@@ -72,18 +72,22 @@ def _allowed(name: str, home: str) -> type[Exception] | None:
 def origin_of(error: BaseException | None) -> tuple[int, int]:
     """The action whose error this is and the place in the log at which it was handed to the code.
 
-    Through `raise … from …` and errors raised while handling it. (0, 0): none.
+    Through groups, `raise … from …` and errors raised while handling it. (0, 0): none.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         if getattr(error, ORIGIN, 0):
             return getattr(error, ORIGIN), getattr(error, PLACE, 0)
+        if isinstance(error, BaseExceptionGroup):
+            found = (origin_of(one) for one in error.exceptions)
+            if (first := next((one for one in found if one[0]), None)) is not None:
+                return first
         error = error.__cause__ or error.__context__
     return 0, 0
 
 
-def mark(error: Exception, *, origin: int, place: int) -> None:
+def mark(error: BaseException, *, origin: int, place: int) -> None:
     """Notes on a live error which action it came from, and where the code got it first."""
     setattr(error, ORIGIN, origin)
     if not getattr(error, PLACE, 0):

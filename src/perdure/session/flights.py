@@ -15,18 +15,18 @@ class Flights:
     """The calls of one entry that have begun and not ended. Calls are named by the number of their action."""
 
     def __init__(self) -> None:
-        self.open: set[int] = set()
-        """Made in a parallel block that is not joined, and their result not handed to the code."""
+        self.open: dict[int, object] = {}
+        """Made in a parallel block that is not joined, and their result not handed to the code; with the block."""
         self.moves = 0
         """Grows whenever something happens that another call may have waited for."""
         self._keys: dict[int, bytes | None] = {}
         self._loose: set[int] = set()
 
-    def begin(self, seq: int, *, key: bytes | None, joined: bool, inner: bool) -> None:
-        """A call begins; `joined`: in a block that waits for it; `inner`: inside of another call."""
+    def begin(self, seq: int, *, key: bytes | None, block: object, inner: bool) -> None:
+        """A call begins; `block`: what waits for it, if anything does; `inner`: inside of another call."""
         self._keys[seq] = key
-        if joined:
-            self.open.add(seq)
+        if block is not None:
+            self.open[seq] = block
         elif not inner:
             self._loose.add(seq)
 
@@ -35,6 +35,10 @@ class Flights:
         self._keys.pop(seq, None)
         self._loose.discard(seq)
         self.moves += 1
+
+    def joined(self, block: object) -> None:
+        """A block has ended: whatever came of its calls, the code has it."""
+        self.open = {seq: other for seq, other in self.open.items() if other is not block}
 
     def with_key(self, key: bytes) -> int | None:
         """The call in flight that has this key."""

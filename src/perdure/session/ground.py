@@ -113,6 +113,10 @@ class Ground:
             self._whole = yield ReadAll()
         return self._whole
 
+    def take_whole(self, entries: list[Entry]) -> None:
+        """These are all entries of the log; from now on they are kept in step with it."""
+        self._whole = entries
+
     # --- leftovers ----------------------------------------------------------------------------------------------------
 
     def check_leftovers(

@@ -14,7 +14,7 @@ from perdure.errors import Idle, InboxEmptyError, Stopped
 from perdure.log.branch import branch
 from perdure.session import item as items
 from perdure.session.item import Sent
-from perdure.session.request import AwaitItems, Draft, Steps
+from perdure.session.request import AwaitFlights, AwaitItems, Draft, Steps
 from perdure.session.status import status
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Inbox:
         self._newest = 0
         """The newest item that was ever heard of."""
         self._seen = 0
+        self._waiting = False
         self._messages: deque[Sent] = deque()
         self._left: deque[Entry] | None = None
         self.waits: tuple[int, ...] = ()
@@ -37,7 +38,7 @@ class Inbox:
 
     def enter(self) -> None:
         """The code starts from its top: what is not taken is looked at anew."""
-        self._seen, self._left, self.waits = 0, None, ()
+        self._seen, self._left, self.waits, self._waiting = 0, None, (), False
         self._messages.clear()
 
     def heard(self, newest: int) -> None:
@@ -46,11 +47,26 @@ class Inbox:
 
     def attend(self) -> Steps:
         """Takes what has come, in the agent's own code. Raises `Stopped` when the session is paused or cancelled."""
-        if self._newest > self._seen and not self._journal.stack:
+        if self._newest > self._seen and not self._journal.stack and not self._waiting:
             yield from self.wait(0.0)
 
     def wait(self, wait_s: float) -> Steps:
-        """Takes what is there, waiting for something so many seconds. How many of them are left."""
+        """Takes what is there, waiting for something so many seconds. How many of them are left.
+
+        One at a time: what another call of the session waits for, it takes for all.
+        """
+        if self._waiting:
+            yield AwaitFlights()
+            self._journal.go_on()
+            return wait_s
+        self._waiting = True
+        try:
+            return (yield from self._take(wait_s))
+        finally:
+            self._waiting = False
+            self._journal.flights.moves += 1
+
+    def _take(self, wait_s: float) -> Steps:
         found, left_s = yield AwaitItems(self._seen, wait_s)
         self._seen = max([self._seen, self._newest, *(sent.number for sent in found)])
         self._messages += [sent for sent in found if sent.what == items.MESSAGE]

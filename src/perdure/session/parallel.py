@@ -1,7 +1,7 @@
-"""A block whose calls run at the same time, each in a thread of its own.
+"""A parallel block in threads: each call runs in a thread of its own.
 
 All that is decided (which record answers a call, whether it may begin) is decided in the thread that opened the block,
-in the order of the calls; only the attempts race. What the log says of a call is the core's to know.
+in the order of the calls; only the attempts race.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from perdure.errors import Leaving, RefusedError, Suspended
 from perdure.session import call as calls
-from perdure.session.face import check_callable
-from perdure.session.promise import Made, first_error, waits_of
+from perdure.session.block import Block, Made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
     from perdure.log.action import Action
-    from perdure.session.call import Options
     from perdure.session.session import Session
 
 P = ParamSpec("P")
@@ -51,18 +49,16 @@ class Promise(Generic[T]):
 
     def done(self) -> bool:
         """Whether it has ended. What the code does by this is not recorded, and may be another next time."""
-        return self._made.outcome is not None or self._made.broke is not None
+        return self._made.ended
 
 
-class Parallel:
+class Parallel(Block):
     """Made by `session.parallel()`. Calls are made by the thread that opened it."""
 
     def __init__(self, session: Session, *, at_once: int) -> None:
-        if at_once < 1:
-            raise RefusedError(f"at_once={at_once}: at least one call runs at a time")
-        self._session, self._core = session, session._core  # noqa: SLF001 - a part of the session
+        super().__init__(session, at_once=at_once)
+        self._session = session
         self._free = threading.Semaphore(at_once)
-        self._made: list[Made[Any]] = []
         self._not_begun: list[Made[Any]] = []
         self._threads: dict[int, threading.Thread] = {}
         self._owner = 0
@@ -73,29 +69,20 @@ class Parallel:
 
     def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Promise[T]:
         """Calls `fn` so, as `session.call` does, and goes on meanwhile."""
-        return self._call(fn, calls.options_of(fn), args, kwargs)
+        self._check_here()
+        return self._promise(self._make(fn, calls.options_of(fn), (args, kwargs), awaited=False))
 
     def action(self, fn: Callable[P, T], /, **options: Any) -> Callable[P, Promise[T]]:
         """`fn` as an action with these options, as `session.action` makes it; called, it goes on meanwhile."""
         chosen = self._session._options(fn, options)  # noqa: SLF001
 
         def act(*args: P.args, **kwargs: P.kwargs) -> Promise[T]:
-            return self._call(fn, chosen, args, kwargs)
+            self._check_here()
+            return self._promise(self._make(fn, chosen, (args, kwargs), awaited=False))
 
         return act
 
-    def _call(
-        self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Promise[Any]:
-        self._check_here()
-        self._session._check_stop()  # noqa: SLF001
-        check_callable(fn)
-        call = calls.make(fn, args, kwargs, options, self._core.digests)
-        with self._session._lock:  # noqa: SLF001
-            made: Made[Any] = Made(call, self._core.claim(call))
-            if made.action is not None:
-                self._core.flights.open.add(made.action.seq)
-        self._made.append(made)
+    def _promise(self, made: Made[T]) -> Promise[T]:
         self._not_begun.append(made)
         self._begin(everything=False)
         return Promise(self, made)
@@ -112,16 +99,14 @@ class Parallel:
     def _begin(self, *, everything: bool) -> None:
         """Begins what need not wait for calls that come later in the block; at a join everything."""
         for made in list(self._not_begun):
-            with self._session._lock:  # noqa: SLF001
-                waits = not everything and self._core.must_wait(made.call, made.action)
-            if not waits:
+            if everything or not self._must_wait(made):
                 self._not_begun.remove(made)
                 self._begin_one(made)
 
     def _begin_one(self, made: Made[Any]) -> None:
         self._free.acquire()
         try:
-            begun = self._session._drive(self._core.begin(made.call, made.action, joined=True))  # noqa: SLF001
+            begun = self._session._drive(self._core.begin(made.call, made.action, block=self))  # noqa: SLF001
         except Suspended as suspended:
             made.waits = suspended.seqs
             self._free.release()
@@ -162,12 +147,11 @@ class Parallel:
         self._begin(everything=True)
         if (thread := self._threads.get(id(made))) is not None:
             thread.join()
-        self._core.go_on()
         if made.waits:
             self._join()
-            raise self._core.leave(Suspended(waits_of(self._made)))
-        with self._session._lock:  # noqa: SLF001
-            made.hand_out(self._core)
+            self._check_waits()
+        self._core.go_on()
+        self._hand_out([made])
 
     def _join(self) -> None:
         for thread in self._threads.values():
@@ -184,18 +168,8 @@ class Parallel:
         finally:
             self._join()
             self._owner = 0
-            self._core.flights.open.difference_update(one.action.seq for one in self._made if one.action)
+            self._joined()
         if error is None:
-            self._hand_out()
-
-    def _hand_out(self) -> None:
-        """At a clean end: everything is handed to the code, or the session waits for everything that it waits for."""
-        self._core.go_on()
-        if waits := waits_of(self._made):
-            raise self._core.leave(Suspended(waits))
-        new = [made for made in self._made if not made.handed]
-        with self._session._lock:  # noqa: SLF001
-            for made in new:
-                made.hand_out(self._core)
-        if (first := first_error(new)) is not None:
-            raise first
+            self._check_waits()
+            if (first := self._hand_out(self._made)) is not None:
+                raise first

@@ -6,10 +6,10 @@ the shadow does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.errors import UnstorableError
+from perdure.errors import RefusedError, UnstorableError
 
 if TYPE_CHECKING:
     from perdure.session.snapshot import Snapshot
@@ -31,6 +31,8 @@ class State(MutableMapping[str, Any]):
     def __init__(self, snapshot: Snapshot, *, guard: Callable[[], None], loaded: Callable[[str, Any], None]) -> None:
         self._snapshot, self._guard, self._loaded = snapshot, guard, loaded
         self._parts: dict[str, Any] = dict.fromkeys(snapshot.names, UNLOADED)
+        self.waits = True
+        """Whether a part may be read when it is touched: an event loop would stand still meanwhile."""
 
     def __getitem__(self, name: str) -> Any:
         self._guard()
@@ -67,9 +69,17 @@ class State(MutableMapping[str, Any]):
         return f"State({', '.join(self._parts)})"
 
     def _load(self, name: str) -> Any:
-        value = self._parts[name] = self._snapshot.part(name)
-        self._loaded(name, value)
-        return value
+        if not self.waits:
+            raise RefusedError(f"the part {name!r} is not loaded: await s.load({name!r}) first")
+        self.load([name])
+        return self._parts[name]
+
+    def load(self, names: Collection[str]) -> None:
+        """Reads those of these parts that nobody has touched."""
+        for name in names:
+            if self._parts.get(name) is UNLOADED:
+                value = self._parts[name] = self._snapshot.part(name)
+                self._loaded(name, value)
 
     def touched(self) -> dict[str, Any]:
         """The parts that are loaded, as they are now."""
@@ -81,4 +91,5 @@ class State(MutableMapping[str, Any]):
 
     def load_all(self) -> dict[str, Any]:
         """Every part, loaded."""
-        return {name: self._load(name) if value is UNLOADED else value for name, value in list(self._parts.items())}
+        self.load(list(self._parts))
+        return dict(self._parts)

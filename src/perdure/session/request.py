@@ -67,6 +67,13 @@ class Verify:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitCut:
+    """Wait to be cut short as a recorded attempt was, at most for as long as it took. Answer: nothing came."""
+
+    after_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitFlights:
     """Wait until a call in flight has ended; others may go on meanwhile. Answer: nothing."""
 
@@ -108,10 +115,13 @@ class StateAt:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The outcome of an attempt, and the live result or error."""
+    """The outcome of an attempt, and the live error. `cut_short`: it was cancelled and did not come to its own end."""
 
     outcome: Outcome
-    error: Exception | None = field(default=None)
+    error: BaseException | None = field(default=None)
+    cut_short: bool = False
 
 
-Request: TypeAlias = Commit | Attempt | Verify | AwaitFlights | AwaitSiblings | AwaitItems | Find | ReadAll | StateAt
+Waiting: TypeAlias = AwaitCut | AwaitFlights | AwaitSiblings | AwaitItems
+Reading: TypeAlias = Find | ReadAll | StateAt
+Request: TypeAlias = Commit | Attempt | Verify | Waiting | Reading

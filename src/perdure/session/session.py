@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -21,13 +20,13 @@ from perdure.session import call as calls
 from perdure.session import inside, parallel, scope
 from perdure.session.arrivals import arrivals
 from perdure.session.call import Unknown
-from perdure.session.delivery import deliver
 from perdure.session.face import Face, check_callable, verifying
 from perdure.session.opening import start
 from perdure.session.parallel import Parallel
 from perdure.session.people import Ask
 from perdure.session.request import (
     Attempt,
+    AwaitCut,
     AwaitFlights,
     AwaitItems,
     AwaitSiblings,
@@ -101,10 +100,14 @@ class Session(Face):
 
         return act
 
+    def called_plainly(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A declared action that was called by its own name."""
+        return self._call(fn, calls.options_of(fn), args, kwargs)
+
     def _call(self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._check_stop()
         check_callable(fn)
-        return self._drive(self._core.perform(calls.make(fn, args, kwargs, options, self._core.digests)))
+        return self._drive(self._core.perform(self._call_of(fn, options, args, kwargs)))
 
     # --- values and questions -----------------------------------------------------------------------------------------
 
@@ -199,7 +202,7 @@ class Session(Face):
         self._opened.writer.resolve()
         return self._opened.writer.summary.status == "completed"
 
-    def note_failure(self, error: Exception) -> None:
+    def note_failure(self, error: BaseException) -> None:
         """Records that this error ended the run.
 
         The state is not saved: the code starts from its re-entry point again.
@@ -212,19 +215,7 @@ class Session(Face):
 
     def close(self) -> None:
         """Gives the session back. What was not saved is not saved by this; `with` does that."""
-        if not self._closed and self._pid == os.getpid():
-            self._closed = True
-            try:
-                self._keyframer.close()
-            finally:
-                self._give_back()
-
-    def _give_back(self) -> None:
-        if self._opened.writer.is_shared:
-            return
-        self._keeper.let_go(self._opened.lease)
-        # Who sent something until now met a session that was held; who does so from now on does it by himself.
-        deliver(self._opened.reader.store, self.id, owner=self._opened.lease.owner, lease_s=limits.LEASE_S)
+        self._close()
 
     def __enter__(self) -> Self:
         self._scope = scope.running(self)
@@ -298,8 +289,8 @@ class Session(Face):
                 return self._outside(self._verify, request)
             case AwaitFlights():
                 return self._wait_for_move()
-            case AwaitSiblings():
-                return False  # a block lets the others claim before it begins one of its calls
+            case AwaitSiblings() | AwaitCut():
+                return False  # a block lets the others claim before it begins one; nothing cuts a thread short
             case AwaitItems():
                 return self._outside(self._arrivals, request)
             case _:
@@ -333,6 +324,7 @@ class Session(Face):
 
     def _attempt(self, request: Attempt) -> tuple[Ended, int]:
         trying = self._trying(request)
+        trying.begins()
         try:
             with inside.running(self._core, request.stack):
                 result = trying.fn(*trying.args, **trying.kwargs)

@@ -7,17 +7,20 @@ is forgotten.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from perdure import clock, faults
-from perdure.errors import ConflictError, FencedError, HeldError
+from perdure.errors import ConflictError, FencedError, HeldError, StoreFailedError
 from perdure.log.entry import Entry, link
 from perdure.stores.contract import Batch, Point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
 
     from perdure import values
     from perdure.log.record import Record
@@ -45,6 +48,8 @@ class Writer:
         self.riders: deque[tuple[Draft, Callable[[Entry], None]]] = deque()
         """Records that ride at the end of the next commit (keyframes); other threads may add to it."""
         self._unknown: tuple[tuple[Record, ...], Callable[[], None]] | None = None
+        self.submitted: Future[int] | None = None
+        """A commit that was begun with `submit` and not concluded."""
 
     @property
     def condition(self) -> int | None:
@@ -59,10 +64,55 @@ class Writer:
         commit).
         """
         self.resolve()
+        prepared = self._prepared(request)
+        if prepared is not None:
+            self._append(*prepared)
+        return self.sent
+
+    def submit(self, request: Commit) -> Future[int] | None:
+        """Begins a commit without waiting for it; None if there is nothing to write.
+
+        Once the future is done, `conclude` says what `commit` would have. Nothing else may be written before.
+        """
+        prepared = self._prepared(request)
+        if prepared is None:
+            return None
+        batch, written = prepared
+        faults.reach("append.before")
+        self._unknown = (batch.records, written)
+        self.submitted = self.store.submit(self.session, batch, epoch=self.condition, head=self.head)
+        return self.submitted
+
+    def conclude(self) -> int:
+        """Takes in what came of the commit that was submitted, and waits for it if need be.
+
+        Returns and raises what `commit` does.
+        """
+        if self.submitted is None or self._unknown is None:
+            return self.sent
+        future, self.submitted = self.submitted, None
+        try:
+            self.sent = future.result()
+            faults.reach("append.after")
+        except (FencedError, ConflictError, HeldError, CancelledError):
+            self._unknown = None
+            raise
+        _, written = self._unknown
+        self._unknown = None
+        written()
+        return self.sent
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is not known what became of the last commit."""
+        return self._unknown is not None
+
+    def _prepared(self, request: Commit) -> tuple[Batch, Callable[[], None]] | None:
+        """The batch of a commit, and what to do once it is known to be written."""
         riders = list(self.riders)
         drafts = [*request.drafts, *(draft for draft, _ in riders)]
         if not drafts:
-            return self.sent
+            return None
         entries, records, summary = self._records(drafts)
 
         def written() -> None:
@@ -72,8 +122,8 @@ class Writer:
                 then(entry)
             request.then(entries)
 
-        self._append(replace(self._batch(drafts, entries, records, summary), taken=request.taken), written)
-        return self.sent
+        batch = replace(self._batch(drafts, entries, records, summary), taken=request.taken)
+        return batch, written
 
     def _append(self, batch: Batch, written: Callable[[], None]) -> None:
         faults.reach("append.before")
@@ -92,6 +142,9 @@ class Writer:
 
         Raises `ConflictError` if somebody else wrote.
         """
+        if self.submitted is not None:
+            with contextlib.suppress(StoreFailedError, CancelledError):
+                self.conclude()
         if self._unknown is None:
             return
         records, written = self._unknown

@@ -6,11 +6,15 @@ when it is left.
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import functools
+import itertools
 import json
 import os
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -21,6 +25,7 @@ from perdure.log.action import Action, Actions
 from perdure.session import argument
 from perdure.session import call as calls
 from perdure.session.call import Done, NotDone, Unknown
+from perdure.session.face import is_coroutine
 from perdure.testing.lives import SESSION
 
 if TYPE_CHECKING:
@@ -56,10 +61,10 @@ class Book:
         self._path = path
 
     def note(self, **line: Any) -> None:
-        """Adds a line; a kill after this finds it there."""
+        """Adds a line; a kill after this finds it there. It tells the thread or the task, too."""
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
-            os.write(file, json.dumps({"pid": os.getpid(), **line}).encode() + b"\n")
+            os.write(file, json.dumps({"pid": os.getpid(), "where": _where(), **line}).encode() + b"\n")
         finally:
             os.close(file)
 
@@ -72,24 +77,51 @@ class Book:
 
         @functools.wraps(fn)
         def noted(*args: Any, **kwargs: Any) -> Any:
-            self.note(what="entered", **about)
-            try:
-                result = fn(*args, **kwargs)
-            except (Leaving, SuspendedError):
-                self.note(what="left", **about)
-                raise
-            except BaseException:
-                self.note(what="raised", **about)
-                raise
-            self.note(what="returned", value=_text(result), **about)
-            return result
+            with self._around(about) as returned:
+                returned.append(fn(*args, **kwargs))
+            return returned[0]
 
-        return noted
+        @functools.wraps(fn)
+        async def noted_async(*args: Any, **kwargs: Any) -> Any:
+            with self._around(about) as returned:
+                returned.append(await fn(*args, **kwargs))
+            return returned[0]
+
+        return noted_async if is_coroutine(fn) else noted
+
+    @contextlib.contextmanager
+    def _around(self, about: dict[str, Any]) -> Iterator[list[Any]]:
+        returned: list[Any] = []
+        self.note(what="entered", **about)
+        try:
+            yield returned
+        except (Leaving, SuspendedError):
+            self.note(what="left", **about)
+            raise
+        except BaseException:
+            self.note(what="raised", **about)
+            raise
+        self.note(what="returned", value=_text(returned[0]), **about)
 
     def last(self, action: Action) -> dict[str, Any]:
         """The last line about the last attempt at an action."""
         mine = [n for n in self.read() if (n["seq"], n["attempt"]) == (action.seq, action.attempts)]
         return mine[-1] if mine else {"what": "not entered"}
+
+
+_thread = threading.local()
+_threads = itertools.count()  # the number that the system gives is given again
+
+
+def _where() -> str:
+    """The thread, or the task of an event loop, that the running code is in."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        if not hasattr(_thread, "number"):
+            _thread.number = next(_threads)
+        return f"thread {_thread.number}"
+    return f"task {task.get_name()}" if task else "loop"
 
 
 def _text(result: Any) -> str | None:

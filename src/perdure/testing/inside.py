@@ -26,8 +26,7 @@ from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.runtime.store import AgentStore
 from perdure.session import call as calls
-from perdure.session.declare import plain
-from perdure.session.session import Session
+from perdure.session.face import Face, Trying
 from perdure.stores import open_store
 from perdure.testing.doubts import Book, People
 from perdure.testing.lives import SESSION, Ended
@@ -128,27 +127,27 @@ def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> Counter[
 
     How many of each kind the session has drawn in its life.
     """
-    attempt, value = Session._attempt, Session._value  # noqa: SLF001 - the two places where a session meets the outside
+    trying, value = Face._trying, Face._value  # noqa: SLF001 - the two places where a session meets the outside
     drawn = Counter(entry["kind"] for entry in _entries(store) if entry.kind == "value")
 
-    def noted(session: Session, request: Attempt) -> Any:
+    def noted(session: Face, request: Attempt) -> Trying:
         call, action = request.call, request.action
-        fn = plain(call.fn)
+        tried = trying(session, request)
         if call.name in answers:
-            fn = scripted(answers[call.name], earlier=_earlier(store, session, call.name, before=action.seq))
+            tried.fn = scripted(answers[call.name], earlier=_earlier(store, session, call.name, before=action.seq))
         epoch = session._core.epoch  # noqa: SLF001
-        watched = book.watched(fn, seq=action.seq, attempt=action.attempts, epoch=epoch, call=call.text())
-        return attempt(session, replace(request, call=replace(call, fn=watched)))
+        tried.fn = book.watched(tried.fn, seq=action.seq, attempt=action.attempts, epoch=epoch, call=call.text())
+        return tried
 
-    def fixed(session: Session, kind: str, _draw: Any) -> Any:
+    def fixed(session: Face, kind: str, _draw: Any) -> Any:
         def draw() -> Any:
             drawn[kind] += 1
             return fixed_value(kind, drawn[kind])
 
         return value(session, kind, draw)
 
-    Session._attempt = noted  # type: ignore[method-assign, assignment]  # noqa: SLF001
-    Session._value = fixed  # type: ignore[method-assign, assignment]  # noqa: SLF001
+    Face._trying = noted  # type: ignore[method-assign, assignment]  # noqa: SLF001
+    Face._value = fixed  # type: ignore[method-assign, assignment]  # noqa: SLF001
     return drawn
 
 
@@ -156,7 +155,7 @@ def _entries(store: AgentStore) -> list[Entry]:
     return list(store.log(SESSION)) if store.backend.heads(prefix=SESSION) else []
 
 
-def _earlier(store: AgentStore, session: Session, name: str, *, before: int) -> int:
+def _earlier(store: AgentStore, session: Face, name: str, *, before: int) -> int:
     """How many actions of that name were started before this one."""
     core = session._core  # noqa: SLF001 - a start that rides in the next commit is not in the log yet
     bodies = [(e.seq, e.body) for e in _entries(store) if e.kind == "action_started"]
@@ -227,9 +226,9 @@ def cut_off(notes: list[dict[str, Any]]) -> Counter[str]:
     Also those that were left because a call inside of them waits for somebody.
     """
     found = Counter(note["call"] for note in notes if note["what"] == "left")
-    for pid in {note["pid"] for note in notes} - {os.getpid()}:
+    for where in {(note["pid"], note["where"]) for note in notes if note["pid"] != os.getpid()}:
         inside: list[str] = []
-        mine = [note for note in notes if note["pid"] == pid]
+        mine = [note for note in notes if (note["pid"], note["where"]) == where]
         for note in mine:
             inside = [*inside, note["call"]] if note["what"] == "entered" else inside[:-1]
         last = [mine[-1]["call"]] if mine[-1]["what"] != "entered" else []
@@ -239,8 +238,8 @@ def cut_off(notes: list[dict[str, Any]]) -> Counter[str]:
 
 def _doubted(entries: list[Entry], notes: list[dict[str, Any]]) -> list[str]:
     """The actions in doubt after the code had gone on with their result: a line follows that of their return."""
-    last = {note["pid"]: i for i, note in enumerate(notes)}
-    used = {n["seq"]: n for i, n in enumerate(notes) if n["what"] == "returned" and i < last[n["pid"]]}
+    last = {(note["pid"], note["where"]): i for i, note in enumerate(notes)}
+    used = {n["seq"]: n for i, n in enumerate(notes) if n["what"] == "returned" and i < last[n["pid"], n["where"]]}
     settled = {e["started"]: e.epoch for e in entries if e.kind == "settled"}
     return [used[seq]["call"] for seq, epoch in settled.items() if seq in used and used[seq]["epoch"] < epoch]
 

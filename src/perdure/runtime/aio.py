@@ -1,0 +1,296 @@
+"""A store for an event loop: the methods of `AgentStore`, awaited.
+
+Each does in a thread what its namesake does; only sessions and runs are of their own, for their code is in the loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.session.opening import NO_INPUT
+from perdure.session.waiting import in_thread
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Collection, Generator, Mapping
+    from types import TracebackType
+
+    from perdure.log.branches import Branch
+    from perdure.log.entry import Entry
+    from perdure.ops.collection import GcReport
+    from perdure.ops.doctor import Diagnosis
+    from perdure.ops.erasure import Erased
+    from perdure.ops.going_on import GoneOn
+    from perdure.ops.transfer import Moved
+    from perdure.recovery.difference import Diff
+    from perdure.recovery.preview import Preview
+    from perdure.recovery.verify import Report
+    from perdure.runtime.content import ActionContent
+    from perdure.runtime.detail import Detail
+    from perdure.runtime.operator import Rollback
+    from perdure.runtime.outcome import Outcome, Question
+    from perdure.runtime.replay import Replay
+    from perdure.runtime.store import AgentStore, SessionInfo
+    from perdure.session.async_session import AsyncSession
+    from perdure.session.forking import Fork
+    from perdure.stores.contract import Point
+
+
+class AsyncHandle:
+    """A handle that is about to be opened: `async with` it, or await it and `close()` the session yourself."""
+
+    def __init__(self, opening: Callable[[], Any]) -> None:
+        self._opening = opening
+        self._session: AsyncSession | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncSession]:
+        return self._opening().__await__()  # type: ignore[no-any-return]
+
+    async def __aenter__(self) -> AsyncSession:
+        self._session = await self
+        return await self._session.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.__aexit__(kind, error, trace)
+
+
+class AsyncStore:
+    """Found at `store.aio`. What each method does, returns and raises is told at its namesake in `AgentStore`."""
+
+    def __init__(self, store: AgentStore) -> None:
+        self._store = store
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        fn: Callable[[Any], Any],
+        session: str,
+        *,
+        input: Any = NO_INPUT,  # noqa: A002 - the word that people use
+        labels: dict[str, str] | None = None,
+        wait_s: float = 0.0,
+        accept_change: bool = False,
+        create: bool = True,
+    ) -> Outcome:
+        """The same as `store.arun`."""
+        return await self._store.arun(
+            fn, session, input=input, labels=labels, wait_s=wait_s, accept_change=accept_change, create=create
+        )
+
+    async def resume(self, session: str, *, accept_change: bool = False, wait_s: float = 0.0) -> Outcome:
+        """See `AgentStore.resume`."""
+        fn = await in_thread(self._store.entry_of, session)
+        return await self._store.arun(fn, session, accept_change=accept_change, wait_s=wait_s, create=False)
+
+    def session(
+        self,
+        session: str,
+        *,
+        create: bool = True,
+        state: type | None = None,
+        append_only: tuple[str, ...] | list[str] = (),
+        strict: bool = False,
+        labels: dict[str, str] | None = None,
+        wait_s: float = 0.0,
+        undos: dict[str, Callable[..., Any]] | None = None,
+        optimistic: bool = False,
+        parts: Collection[str] | None = None,
+    ) -> AsyncHandle:
+        """A handle: `async with store.aio.session("chat-7") as s`. See `AgentStore.session`.
+
+        All parts of the state are loaded at the opening, or only these `parts`; others by `await s.load("name")`.
+        """
+        return AsyncHandle(
+            lambda: self._store.open_async(
+                session,
+                state,
+                append_only,
+                strict=strict,
+                undos=undos or {},
+                parts=parts,
+                optimistic=optimistic,
+                create=create,
+                labels=labels or {},
+                wait_s=wait_s,
+            )
+        )
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    async def sessions(self, *, status: str | None = None, prefix: str = "") -> list[SessionInfo]:
+        """See `AgentStore.sessions`."""
+        return await in_thread(self._store.sessions, status=status, prefix=prefix)
+
+    async def info(self, session: str) -> SessionInfo:
+        """See `AgentStore.info`."""
+        return await in_thread(self._store.info, session)
+
+    async def snapshots(self, session: str) -> list[Point]:
+        """See `AgentStore.snapshots`."""
+        return await in_thread(self._store.snapshots, session)
+
+    async def state_at(
+        self, session: str, at: int | str | None = None, *, parts: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """See `AgentStore.state_at`."""
+        return await in_thread(self._store.state_at, session, at, parts=parts)
+
+    async def diff(
+        self,
+        session: str,
+        at: int | str | None = None,
+        *,
+        to: int | str | None = None,
+        other: str | None = None,
+        was: bool = False,
+    ) -> Diff:
+        """See `AgentStore.diff`."""
+        return await in_thread(self._store.diff, session, at, to=to, other=other, was=was)
+
+    async def verify(self, session: str) -> Report:
+        """See `AgentStore.verify`."""
+        return await in_thread(self._store.verify, session)
+
+    async def log(self, session: str, *, after: int = 0) -> list[Entry]:
+        """See `AgentStore.log`; all of them at once."""
+        return await in_thread(lambda: list(self._store.log(session, after=after)))
+
+    async def detail(self, session: str, *, branch: int | str | None = None) -> Detail:
+        """See `AgentStore.detail`."""
+        return await in_thread(self._store.detail, session, branch=branch)
+
+    async def action(self, session: str, seq: int) -> ActionContent:
+        """See `AgentStore.action`."""
+        return await in_thread(self._store.action, session, seq)
+
+    async def fork(
+        self, session: str, *, into: str, at: int | str | None = None, reason: str = "", by: str = "operator"
+    ) -> Fork:
+        """See `AgentStore.fork`."""
+        return await in_thread(self._store.fork, session, into=into, at=at, reason=reason, by=by)
+
+    async def branches(self, session: str) -> list[Branch]:
+        """See `AgentStore.branches`."""
+        return await in_thread(self._store.branches, session)
+
+    async def branch(self, session: str, which: int | str) -> list[Entry]:
+        """See `AgentStore.branch`."""
+        return await in_thread(self._store.branch, session, which)
+
+    async def preview_resume(self, session: str) -> Preview:
+        """See `AgentStore.preview_resume`."""
+        return await in_thread(self._store.preview_resume, session)
+
+    async def preview_rollback(self, session: str, to: int | str) -> Preview:
+        """See `AgentStore.preview_rollback`."""
+        return await in_thread(self._store.preview_rollback, session, to)
+
+    async def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:
+        """See `AgentStore.replay`."""
+        return await in_thread(self._store.replay, session, fn)
+
+    async def drive(
+        self,
+        session: str,
+        *,
+        into: str,
+        fn: Callable[[Any], Any] | None = None,
+        at: int | str | None = None,
+        result: Mapping[int, Any] | None = None,
+        input: Any = NO_INPUT,  # noqa: A002 - the word that people use
+        reason: str = "",
+        by: str = "operator",
+    ) -> Outcome:
+        """See `AgentStore.drive`. The code runs in a thread, an `async def` agent in an event loop of its own there."""
+        return await in_thread(
+            self._store.drive, session, into=into, fn=fn, at=at, result=result, input=input, reason=reason, by=by
+        )
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    async def questions(self, session: str) -> tuple[Question, ...]:
+        """See `AgentStore.questions`."""
+        return await in_thread(self._store.questions, session)
+
+    async def settle(
+        self, session: str, seq: int, how: str, *, result: Any = None, by: str = "", why: str = ""
+    ) -> None:
+        """See `AgentStore.settle`."""
+        await in_thread(self._store.settle, session, seq, how, result=result, by=by, why=why)
+
+    async def answer(self, session: str, question: int | str, answer: Any, *, by: str = "") -> None:
+        """See `AgentStore.answer`."""
+        await in_thread(self._store.answer, session, question, answer, by=by)
+
+    async def checkpoint(self, session: str, name: str, *, at: int | str = -1, by: str = "") -> int:
+        """See `AgentStore.checkpoint`."""
+        return await in_thread(self._store.checkpoint, session, name, at=at, by=by)
+
+    async def rollback(
+        self, session: str, to: int | str, *, reason: str = "", by: str = "operator", branch: str | None = None
+    ) -> Rollback:
+        """See `AgentStore.rollback`."""
+        return await in_thread(self._store.rollback, session, to, reason=reason, by=by, branch=branch)
+
+    # --- telling a session --------------------------------------------------------------------------------------------
+
+    async def send(self, session: str, message: Any, *, key: str | None = None, by: str = "") -> bool:
+        """See `AgentStore.send`."""
+        return await in_thread(self._store.send, session, message, key=key, by=by)
+
+    async def pause(self, session: str, *, reason: str = "", by: str = "") -> None:
+        """See `AgentStore.pause`."""
+        await in_thread(self._store.pause, session, reason=reason, by=by)
+
+    async def cancel(self, session: str, *, reason: str = "", by: str = "") -> None:
+        """See `AgentStore.cancel`."""
+        await in_thread(self._store.cancel, session, reason=reason, by=by)
+
+    # --- keeping ------------------------------------------------------------------------------------------------------
+
+    async def gc(
+        self,
+        session: str | None = None,
+        *,
+        keep_last: int | None = None,
+        keep_s: float | None = None,
+        dry_run: bool = True,
+    ) -> GcReport:
+        """See `AgentStore.gc`."""
+        return await in_thread(self._store.gc, session, keep_last=keep_last, keep_s=keep_s, dry_run=dry_run)
+
+    async def erase(self, session: str, *, family: bool = False) -> Erased:
+        """See `AgentStore.erase`."""
+        return await in_thread(self._store.erase, session, family=family)
+
+    async def would_erase(self, session: str, *, family: bool = False) -> tuple[str, ...]:
+        """See `AgentStore.would_erase`."""
+        return await in_thread(self._store.would_erase, session, family=family)
+
+    async def doctor(self, *, deep: bool = False, fix: bool = False) -> Diagnosis:
+        """See `AgentStore.doctor`."""
+        return await in_thread(self._store.doctor, deep=deep, fix=fix)
+
+    async def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
+        """See `AgentStore.go_on`."""
+        return await in_thread(self._store.go_on, session, into=into, by=by)
+
+    async def export_file(self, session: str, path: str | os.PathLike[str]) -> Moved:
+        """See `AgentStore.export_file`."""
+        return await in_thread(self._store.export_file, session, path)
+
+    async def import_file(self, path: str | os.PathLike[str]) -> Moved:
+        """See `AgentStore.import_file`."""
+        return await in_thread(self._store.import_file, path)
+
+    async def copy(self, session: str, to: AgentStore) -> Moved:
+        """See `AgentStore.copy`."""
+        return await in_thread(self._store.copy, session, to)
+
+    async def close(self) -> None:
+        """See `AgentStore.close`."""
+        await in_thread(self._store.close)

@@ -1,0 +1,328 @@
+"""A store as those see it who run agents in it: functions brought to their end, and handles.
+
+In a thread and in an event loop alike; what is looked at and decided elsewhere is in `store.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from perdure import limits
+from perdure.errors import EntryError, SessionUnknownError, SuspendedError
+from perdure.recovery import restore
+from perdure.runtime import entry as entries
+from perdure.runtime import runner
+from perdure.runtime.aio import AsyncStore
+from perdure.runtime.outcome import Outcome
+from perdure.session.async_session import AsyncSession
+from perdure.session.declare import Agent, agent_of, undos_of
+from perdure.session.lease import Keeper, new_owner
+from perdure.session.opening import NO_INPUT, Opened, Opening, find, hold, result_of
+from perdure.session.session import Session
+from perdure.session.sharing import share
+from perdure.session.snapshot import Reader
+from perdure.session.waiting import in_thread
+from perdure.stores.ids import check_session_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Mapping
+
+    from perdure.runtime.outcome import Question
+    from perdure.stores.contract import Store as Backend
+
+Take: TypeAlias = "Callable[..., Opened]"
+"""How a session is taken to be written to: held, or shared."""
+
+
+class Running:
+    """The part of `AgentStore` that opens sessions and runs code in them."""
+
+    def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
+        self.backend, self._lease_s = backend, lease_s
+        self._keeper = Keeper(backend, lease_s=lease_s)
+
+    @functools.cached_property
+    def _owner(self) -> str:
+        """What this object is called as the owner of sessions; reading needs none."""
+        return new_owner()
+
+    @property
+    def url(self) -> str:
+        """What opens the same store again."""
+        return self.backend.url
+
+    @functools.cached_property
+    def aio(self) -> AsyncStore:
+        """The same, awaited: for an event loop, which none of it blocks."""
+        return AsyncStore(self)  # type: ignore[arg-type]
+
+    def questions(self, session: str) -> tuple[Question, ...]:
+        """What waits for a person in this session."""
+        raise NotImplementedError
+
+    # --- functions ----------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        fn: Callable[[Any], Any],
+        session: str,
+        *,
+        input: Any = NO_INPUT,  # noqa: A002 - the word that people use
+        labels: dict[str, str] | None = None,
+        wait_s: float = 0.0,
+        accept_change: bool = False,
+        create: bool = True,
+    ) -> Outcome:
+        """Runs an agent's function in this session: new, or going on from where it was.
+
+        Completed once, it returns that result for ever.
+
+        Everything that the outcome tells of is durable. `input` is recorded at the opening; left out, the recorded one
+        holds. `wait_s` is how long to wait for a session that somebody holds. `accept_change` lets changed code leave
+        recorded `repeatable` calls behind. Raises `HeldError`, `InputDiffersError`, `EntryError`, `SessionUnknownError`
+        (with `create=False`); an exception of the agent is `Outcome(status="failed")`.
+        """
+        if entries.is_async(fn):
+            return _in_a_loop(
+                self.arun(
+                    fn,
+                    session,
+                    input=input,
+                    labels=labels,
+                    wait_s=wait_s,
+                    accept_change=accept_change,
+                    create=create,
+                )
+            )
+        opening = self._to_run(
+            fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
+        )
+        if (outcome := self._completed(opening)) is not None:
+            return outcome
+        opened = self._open(opening, agent_of(fn), undos_of(fn))
+        try:
+            with runner.stopping_on_signals(opened.stop), restore.offered(self.backend, session):
+                outcome = runner.drive(opened, fn, steps=opening.form == "steps")
+        finally:
+            opened.close()
+        return self._with_questions(session, outcome)
+
+    async def arun(
+        self,
+        fn: Callable[[Any], Any],
+        session: str,
+        *,
+        input: Any = NO_INPUT,  # noqa: A002 - the word that people use
+        labels: dict[str, str] | None = None,
+        wait_s: float = 0.0,
+        accept_change: bool = False,
+        create: bool = True,
+    ) -> Outcome:
+        """Does what `run` does without blocking the event loop: an `async def` agent in it, any other in a thread.
+
+        Cancelled, the run ends as an error would end it, and can be run again; then the cancellation goes on.
+        """
+        if not entries.is_async(fn):
+            return await in_thread(
+                self.run,
+                fn,
+                session,
+                input=input,
+                labels=labels,
+                wait_s=wait_s,
+                accept_change=accept_change,
+                create=create,
+            )
+        opening = self._to_run(
+            fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
+        )
+        if (outcome := await in_thread(self._completed, opening)) is not None:
+            return outcome
+        opened = await self._open_async(opening, agent_of(fn), undos_of(fn))
+        try:
+            with runner.stopping_on_signals(opened.stop), restore.offered(self.backend, session):
+                outcome = await runner.drive_async(opened, fn, steps=opening.form == "steps")
+        finally:
+            await opened.close()
+        return await in_thread(self._with_questions, session, outcome)
+
+    def resume(self, session: str, *, accept_change: bool = False, wait_s: float = 0.0) -> Outcome:
+        """Goes on with a session by its id alone: its function is found by the entry point that it recorded.
+
+        Raises `SessionUnknownError` (an unknown id is never a new session) and `EntryError`.
+        """
+        fn = self.entry_of(session)
+        return self.run(fn, session, accept_change=accept_change, wait_s=wait_s, create=False)
+
+    def entry_of(self, session: str) -> Callable[..., Any]:
+        """The function that a session runs. Raises `SessionUnknownError`, `EntryError`."""
+        with restore.offered(self.backend, check_session_id(session)):
+            summary = find(self.backend, session)
+        if summary is None:
+            raise SessionUnknownError(f"no session {session} in {self.url}")
+        if not summary.entry:
+            raise EntryError(_no_entry(session, summary.form))
+        return entries.load(summary.entry)
+
+    def _to_run(self, fn: Callable[[Any], Any], session: str, given: Any, **options: Any) -> Opening:
+        entries.check(fn)
+        declared = agent_of(fn)
+        return Opening(
+            session=check_session_id(session),
+            form=declared.form,
+            entry=entries.name(fn),
+            input=given,
+            code=entries.fingerprint(fn),
+            version=declared.version,
+            lease_s=self._lease_s,
+            **options,
+        )
+
+    def _completed(self, opening: Opening) -> Outcome | None:
+        """What came of a session that is completed."""
+        with restore.offered(self.backend, opening.session):
+            known = find(self.backend, opening.session)
+            if known is not None and known.status == "completed":
+                return Outcome("completed", result_of(Reader(self.backend, opening.session), opening, known))
+            if known is not None and known.status == "cancelled":
+                return Outcome("cancelled", reason=known.reason)
+            return None
+
+    def _with_questions(self, session: str, outcome: Outcome) -> Outcome:
+        if outcome.status != "waiting":
+            return outcome
+        return Outcome("waiting", questions=self.questions(session), reason=outcome.reason)
+
+    # --- handles ------------------------------------------------------------------------------------------------------
+
+    def session(
+        self,
+        session: str,
+        *,
+        create: bool = True,
+        state: type | None = None,
+        append_only: tuple[str, ...] | list[str] = (),
+        strict: bool = False,
+        labels: dict[str, str] | None = None,
+        wait_s: float = 0.0,
+        undos: dict[str, Callable[..., Any]] | None = None,
+        optimistic: bool = False,
+    ) -> Session:
+        """A handle: your own code goes on with the session.
+
+        `save()` and a clean `with` exit commit; an exception saves nothing but its `failed` status. `state` is a typed
+        state. `optimistic` takes no lease: several may have the session open, and of two commits on the same log one
+        holds; the other is `ConflictError`, and its caller opens the session again. Raises `HeldError`,
+        `SessionUnknownError` (with `create=False`).
+        """
+        declared, opening = self._to_handle(
+            session, state, append_only, strict=strict, create=create, labels=labels or {}, wait_s=wait_s
+        )
+        take = share if optimistic else hold
+        opened = self._open(opening, declared, undos_of(None).new_child(undos), take=take)
+        try:
+            self._enter(opened)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    async def open_async(
+        self,
+        session: str,
+        state: type | None,
+        append_only: Collection[str],
+        *,
+        strict: bool,
+        undos: dict[str, Callable[..., Any]],
+        parts: Collection[str] | None,
+        optimistic: bool,
+        **options: Any,
+    ) -> AsyncSession:
+        """What `aio.session` opens."""
+        declared, opening = self._to_handle(session, state, append_only, strict=strict, **options)
+        opened = await self._open_async(
+            opening, declared, undos_of(None).new_child(undos), parts=parts, take=share if optimistic else hold
+        )
+        try:
+            await self._enter_async(opened)
+        except BaseException:
+            await opened.close()
+            raise
+        return opened
+
+    def _to_handle(
+        self, session: str, state: type | None, append_only: Collection[str], *, strict: bool, **options: Any
+    ) -> tuple[Agent, Opening]:
+        declared = Agent("handle", tuple(append_only), strict, state=state)
+        return declared, Opening(session=check_session_id(session), lease_s=self._lease_s, **options)
+
+    @staticmethod
+    def _enter(handle: Session) -> None:
+        """Enters a handle; when an undo that is owed must wait for a person, that is recorded."""
+        try:
+            handle.enter()
+        except SuspendedError as suspended:
+            handle.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
+            raise
+
+    @staticmethod
+    async def _enter_async(handle: AsyncSession) -> None:
+        try:
+            await handle.enter()
+        except SuspendedError as suspended:
+            await handle.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
+            raise
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _open(
+        self, opening: Opening, declared: Agent, undos: Mapping[str, Callable[..., Any]], *, take: Take = hold
+    ) -> Session:
+        opened = self._taken(opening, take)
+        return Session(
+            opened, declared, code=opening.code, accept_change=opening.accept_change, undos=undos, keeper=self._keeper
+        )
+
+    async def _open_async(
+        self,
+        opening: Opening,
+        declared: Agent,
+        undos: Mapping[str, Callable[..., Any]],
+        *,
+        parts: Collection[str] | None = None,
+        take: Take = hold,
+    ) -> AsyncSession:
+        opened = await in_thread(self._taken, opening, take)
+        return AsyncSession(
+            opened,
+            declared,
+            code=opening.code,
+            accept_change=opening.accept_change,
+            undos=undos,
+            keeper=self._keeper,
+            parts=parts,
+        )
+
+    def _taken(self, opening: Opening, take: Take) -> Opened:
+        self._keeper.give_back()
+        with restore.offered(self.backend, opening.session):
+            return take(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)
+
+
+def _in_a_loop(work: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """Runs it in an event loop of its own. Raises `EntryError` inside of one: nothing may block it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    work.close()
+    raise EntryError("an event loop is running here, and run() would block it: await store.arun(...)")
+
+
+def _no_entry(session: str, form: str) -> str:
+    if form == "handle":
+        return f"{session} is a handle: the code that opened it goes on with it, by store.session({session!r})"
+    return f"{session} recorded no entry point (its function was a lambda or local): run it with its function"

@@ -1,0 +1,558 @@
+"""The session of an event loop: a thin face that drives the same core, and waits where `Session` blocks.
+
+All of the core's logic runs in the loop's thread, one piece at a time; only attempts, and what is read from the store,
+run beside it. A cancelled task never leaves a record behind that does not say what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from weakref import WeakSet
+
+from perdure import limits
+from perdure.errors import (
+    ClosedError,
+    ConflictError,
+    FencedError,
+    HeldError,
+    RefusedError,
+    StoppedError,
+    StoreError,
+    SuspendedError,
+)
+from perdure.session import call as calls
+from perdure.session import inside, scope
+from perdure.session.arrivals import arrivals
+from perdure.session.async_parallel import AsyncParallel, check_may_draw
+from perdure.session.call import Unknown
+from perdure.session.face import Face, check_callable, is_coroutine, verifying
+from perdure.session.opening import start
+from perdure.session.people import Ask
+from perdure.session.request import (
+    Attempt,
+    AwaitCut,
+    AwaitFlights,
+    AwaitItems,
+    AwaitSiblings,
+    Commit,
+    Ended,
+    Request,
+    StateAt,
+    Steps,
+    Verify,
+    Waiting,
+)
+from perdure.session.status import status
+from perdure.session.typed import typed_state
+from perdure.session.waiting import in_thread, to_its_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from concurrent.futures import Future
+    from types import TracebackType
+
+    from perdure.session.call import Options
+    from perdure.session.declare import Agent
+    from perdure.session.face import Trying
+    from perdure.session.item import Sent
+    from perdure.session.lease import Keeper
+    from perdure.session.opening import Opened
+    from perdure.session.points import Start
+    from perdure.session.waiting import Awaited
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncSession(Face):
+    """One open session in an event loop. Made by `store.arun` (for an async agent) or `store.aio.session` (a handle).
+
+    For the tasks of one loop. What is awaited is durable as it is with `Session`. `parts` are those that are loaded at
+    the opening: None for all, others by `load`.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        declared: Agent,
+        *,
+        code: str,
+        accept_change: bool,
+        undos: Any,
+        keeper: Keeper,
+        parts: Collection[str] | None = None,
+    ) -> None:
+        super().__init__(opened, declared, code=code, accept_change=accept_change, undos=undos, keeper=keeper)
+        self._parts = parts
+        self._turn, self._loop, self._home = asyncio.Lock(), asyncio.get_running_loop(), threading.get_ident()
+        self._entered_by = asyncio.current_task()
+        self._before = WeakSet(asyncio.all_tasks())
+        self._idle: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._moves = 0
+        self._owed: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+    # --- what the code reads ------------------------------------------------------------------------------------------
+
+    @property
+    def strategy(self) -> Any:
+        """What the last rollback said should be tried, as of this place in the code; None before any."""
+        self._check_open()
+        with self._lock:
+            return _at_once(self._core.strategy())
+
+    async def load(self, *names: str) -> None:
+        """Loads these parts of the state, so that the code can touch them."""
+        self._check_open()
+        self._core.refuse_inside("the state is touched")
+        async with self._turn:
+            await in_thread(self._core.state.load, names)
+
+    # --- actions ------------------------------------------------------------------------------------------------------
+
+    def parallel(self, *, at_once: int = limits.PARALLEL_COUNT) -> AsyncParallel:
+        """A block whose calls run at the same time: `async with s.parallel() as p: a = p.call(fn, …)`; `await a`.
+
+        At its end all have ended, and the first error, in the order of the calls, is raised. At most `at_once` run at
+        the same time.
+        """
+        self._check_open()
+        return AsyncParallel(self, at_once=at_once)
+
+    @overload
+    async def call(self, fn: Callable[P, Awaited[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    async def call(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    async def call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """The result of calling `fn` so: from the journal if it is recorded, else live. Takes no options of its own.
+
+        A coroutine function is awaited, any other runs in a thread. Durable: the outcome is recorded before it is
+        returned or raised. Raises what `fn` raised; `DivergedError` before any effect when the code does not make the
+        calls that are recorded. Cancelled, what may run twice ends with the cancellation; what may not makes the
+        session wait for a person; a function in a thread comes to its end first.
+        """
+        return await self._call(fn, calls.options_of(fn), args, kwargs)
+
+    @overload
+    def action(self, fn: Callable[P, Awaited[T]], /, **options: Any) -> Callable[P, Awaited[T]]: ...
+    @overload
+    def action(self, fn: Callable[P, T], /, **options: Any) -> Callable[P, Awaited[T]]: ...
+    def action(self, fn: Callable[..., Any], /, **options: Any) -> Callable[..., Awaited[Any]]:
+        """`fn` as an action with these options (see `perdure.action`) on top of what it was declared with."""
+        chosen = self._options(fn, options)
+
+        async def act(*args: Any, **kwargs: Any) -> Any:
+            return await self._call(fn, chosen, args, kwargs)
+
+        return act
+
+    async def _call(
+        self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self._check_stop()
+        self._deliver_owed()
+        check_callable(fn, awaited=True)
+        return await self._drive(self._core.perform(self._call_of(fn, options, args, kwargs)), to_the_end=True)
+
+    def called_plainly(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A declared action that was called by its own name: to be awaited, or from a tool that runs in a thread."""
+        if is_coroutine(fn):
+            return self.call(fn, *args, **kwargs)
+        if threading.get_ident() == self._home:
+            raise RefusedError(
+                f"{calls.name_of(fn)} is no coroutine function and would stop the event loop: "
+                "await s.call(it, …), which runs it in a thread"
+            )
+        return asyncio.run_coroutine_threadsafe(self.call(fn, *args, **kwargs), self._loop).result()
+
+    def _value(self, kind: str, draw: Callable[[], Any]) -> Any:
+        check_may_draw(self, kind)
+        return super()._value(kind, draw)
+
+    async def ask(
+        self,
+        prompt: str,
+        *,
+        key: str | None = None,
+        choices: list[Any] | None = None,
+        schema: Any = None,
+        wait_s: float = 0.0,
+    ) -> Any:
+        """What a person answers, as `Session.ask` has it."""
+        return (await self.ask_all([Ask(prompt, key, choices, schema)], wait_s=wait_s))[0]
+
+    async def ask_all(self, asks: Sequence[Ask], *, wait_s: float = 0.0) -> list[Any]:
+        """What people answer to several questions, asked at once and answered in any order; as for `ask`."""
+        self._check_stop()
+        self._deliver_owed()
+        return await self._drive(self._core.people.ask(asks, wait_s=wait_s))  # type: ignore[no-any-return]
+
+    async def receive(self, *, wait_s: float = 0.0) -> Any:
+        """The next message that was sent to this session, exactly once, as `Session.receive` has it."""
+        self._check_stop()
+        self._deliver_owed()
+        return await self._drive(self._core.inbox.receive(wait_s=wait_s))
+
+    # --- restore points -----------------------------------------------------------------------------------------------
+
+    async def save(self, *, reason: str | None = None) -> int | None:
+        """Makes a restore point of the state as it is now, as `Session.save` does. Durable once it is awaited.
+
+        Cancelled, it may have been made or not; whichever it is, the session goes on from that.
+        """
+        self._check_stop()
+        return await self._save(None, reason)
+
+    async def checkpoint(self, name: str, *, reason: str | None = None) -> int | None:
+        """A restore point with a name, an anchor to roll back to. Its number."""
+        self._check_stop()
+        return await self._save(name, reason)
+
+    async def _save(self, name: str | None, reason: str | None) -> int | None:
+        self._sync_typed()
+        self._deliver_owed()
+        return await self._drive(self._core.save(name, reason=reason))  # type: ignore[no-any-return]
+
+    async def rollback(
+        self, to: str | int, *, reason: str = "", strategy: Any = None, by: str = "agent", branch: str | None = None
+    ) -> Any:
+        """Goes back to an earlier point and goes on from there on a new branch, as `Session.rollback` does."""
+        self._check_stop()
+        await self._drive(self._core.rollback(to, reason=reason, by=by, strategy=strategy, branch_name=branch))
+        await self.enter()
+        return self.state
+
+    # --- the life of an entry -----------------------------------------------------------------------------------------
+
+    async def enter(self) -> None:
+        """The state at the re-entry point, nothing claimed; undos that a rollback owes are done first."""
+        self._check_open()
+        async with self._turn:
+            await self._resolve()
+            begin = await in_thread(start, self._opened, code=self._code, accept_change=self._accept_change)
+            await in_thread(self._begin, begin)
+        await self._drive(self._core.finish_undos())
+        self._typed = typed_state(self._declared.state, self._core.state)
+
+    def _begin(self, begin: Start) -> None:
+        self._core.enter(begin)
+        self._keyframer.entered(begin.snapshot, self._core.parent_point)
+        if self._core.left:
+            self._core.take_whole(self._opened.reader.entries())
+        state = self._core.state
+        state.load(state.order() if self._parts is None or self._declared.state else self._parts)
+        state.waits = False
+
+    async def end(self, *, result: Any = None, completed: bool = False, progress: bool = False) -> bool:
+        """The end of a script (`completed`), of a step or of a clean close. Whether the session is completed now."""
+        completed, drafts = self._ending(result, completed=completed)
+        await self._drive(self._core.end(*drafts, progress=progress))
+        return completed
+
+    async def is_completed(self) -> bool:
+        """Whether the log says so: also when an interrupt came out of the commit that completed it."""
+        async with self._turn:
+            await self._resolve()
+        return self._opened.writer.summary.status == "completed"
+
+    async def note_failure(self, error: BaseException) -> None:
+        """Records that this error ended the run. The state is not saved."""
+        await self._drive(self._core.commit(self._failing(error)))
+
+    async def note_status(self, name: str, *, reason: str = "", waits: tuple[int, ...] = ()) -> None:
+        """Records a status in which nothing else changes."""
+        await self._drive(self._core.commit(status(name, reason=reason, waits=waits)))
+
+    async def drained(self) -> None:
+        """Waits until every call in flight has ended and is recorded; tasks that go on cannot call any more."""
+        if self._core.leaving is None:
+            self._core.leave(ClosedError(f"the run of {self.id} is over; a task of it was still calling"))
+        while self._core.flights.around(()):
+            self._owe((await to_its_end(self.something_new))[1])
+
+    async def close(self) -> None:
+        """Gives the session back. What was not saved is not saved by this; `async with` does that."""
+        if not self._closed:
+            self._owe((await to_its_end(self._close_in_thread))[1])
+
+    async def _close_in_thread(self) -> None:
+        async with self._turn:
+            with contextlib.suppress(StoreError):
+                await self._resolve()
+            await in_thread(self._close)
+
+    async def __aenter__(self) -> Self:
+        self._scope = scope.running(self)
+        self._scope.__enter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._scope.__exit__(kind, error, trace)
+        try:
+            if error is None:
+                await self.end()
+                return
+            why = self.why(error)
+            await self.drained()
+            if isinstance(why, SuspendedError):
+                await self.note_status("waiting", reason=str(why), waits=why.seqs)
+            elif isinstance(why, StoppedError):
+                if not why.recorded:
+                    await self.note_status("paused", reason=str(why))
+            elif isinstance(why, Exception | asyncio.CancelledError) and not isinstance(why, StoreError | ClosedError):
+                await self.note_failure(why)
+        finally:
+            await self.close()
+
+    # --- driving the core ---------------------------------------------------------------------------------------------
+
+    async def _drive(self, steps: Steps, *, to_the_end: bool = False) -> Any:
+        """Runs a piece of the core's logic: performs what it asks for, sends the answers.
+
+        `to_the_end`: a commit is not left when the task is cancelled; what follows it is.
+        """
+        self._check_open()
+        if threading.get_ident() != self._home:
+            raise RefusedError(f"{self.id} belongs to the event loop that opened it; call it from there")
+        try:
+            async with self._turn:
+                self._check_open()
+                await self._resolve()
+                return await self._run(steps, to_the_end=to_the_end)
+        except FencedError as fenced:
+            raise self._core.leave(fenced) from None
+        except (ConflictError, HeldError) as late:
+            if not self._opened.writer.is_shared:
+                raise
+            raise self._core.leave(late) from None
+
+    async def _run(self, steps: Steps, *, to_the_end: bool) -> Any:
+        answer: Any = None
+        error: BaseException | None = None
+        try:
+            while True:
+                with self._lock:
+                    request = steps.send(answer) if error is None else steps.throw(error)
+                answer, error = None, None
+                try:
+                    answer = await self._perform(request, to_the_end=to_the_end)
+                except BaseException as raised:  # noqa: BLE001 - handed to the core, which raises it again
+                    error = raised
+        except StopIteration as done:
+            return done.value
+        finally:
+            self._tell_waiters()
+
+    async def _perform(self, request: Request, *, to_the_end: bool) -> Any:
+        match request:
+            case Commit():
+                return await self._commit(request, to_the_end=to_the_end)
+            case Attempt():
+                return await self._outside(self._attempt(request))
+            case Verify():
+                return await self._outside(self._verify(request))
+            case AwaitCut() | AwaitFlights() | AwaitSiblings() | AwaitItems():
+                return await self._outside(self._await(request))
+            case _:
+                if isinstance(request, StateAt):
+                    await in_thread(self._core.state.load_all)
+                return await in_thread(self._read, request)
+
+    async def _outside(self, work: Awaited[T]) -> T:
+        """Does it while others take their turn; afterwards the core decides by what is written."""
+        self._tell_waiters()
+        self._turn.release()
+        try:
+            return await work
+        finally:
+            self._owe((await to_its_end(self._turn.acquire))[1])
+            self._check_open()
+            self._owe((await to_its_end(self._resolve))[1])
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    async def _commit(self, request: Commit, *, to_the_end: bool) -> int:
+        writer = self._opened.writer
+        future = writer.submit(request)
+        if future is None:
+            return writer.sent
+        if to_the_end:
+            self._owe((await to_its_end(lambda: self._ended(future)))[1])
+        else:
+            try:
+                await self._ended(future)
+            except asyncio.CancelledError:
+                future.cancel()
+                raise
+        return writer.conclude()
+
+    @staticmethod
+    async def _ended(future: Future[int]) -> None:
+        """Waits for it, whatever comes of it; nothing happens to it when the waiting is cancelled."""
+        waiting = asyncio.wrap_future(future)
+        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait([waiting])
+
+    async def _resolve(self) -> None:
+        """Finds out what became of a commit that somebody did not wait for."""
+        writer = self._opened.writer
+        if writer.submitted is not None:
+            await self._ended(writer.submitted)
+        if writer.is_unknown:
+            await in_thread(writer.resolve)
+
+    def _owe(self, cancelled: bool) -> None:  # noqa: FBT001 - what came of a wait
+        """A cancellation that came where it would have lost a record: it is delivered at the task's next call."""
+        if cancelled and (task := asyncio.current_task()) is not None:
+            self._owed.add(task)
+
+    def _deliver_owed(self) -> None:
+        task = asyncio.current_task()
+        if task is not None and task in self._owed:
+            self._owed.discard(task)
+            if task.cancelling():
+                raise asyncio.CancelledError
+
+    # --- attempts -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    async def _verify(request: Verify) -> Any:
+        asking = verifying(request)
+        if asking is None:
+            return Unknown()
+        verify, args, kwargs = asking
+        if is_coroutine(verify):
+            return await verify(*args, **kwargs)
+        return await in_thread(verify, *args, **kwargs)
+
+    async def _attempt(self, request: Attempt) -> tuple[Ended, int]:
+        trying = self._trying(request)
+        try:
+            self._deliver_owed()
+        except asyncio.CancelledError as cancelled:
+            return trying.cut_short(cancelled, began=False)
+        trying.begins()
+        with inside.running(self._core, request.stack):
+            work = asyncio.ensure_future(self._called(trying))
+        can_be_cut = is_coroutine(trying.fn)
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError:
+                if can_be_cut and self._core.leaving is None:
+                    work.cancel()
+                else:
+                    self._owe(cancelled=True)
+        if work.cancelled():
+            return trying.cut_short(asyncio.CancelledError(), began=True)
+        try:
+            result = work.result()
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is its outcome
+            return trying.raised(error)
+        return trying.returned(result)
+
+    @staticmethod
+    async def _called(trying: Trying) -> Any:
+        if not is_coroutine(trying.fn):
+            return await in_thread(trying.fn, *trying.args, **trying.kwargs)
+        return await trying.fn(*trying.args, **trying.kwargs)
+
+    # --- waiting for each other ---------------------------------------------------------------------------------------
+
+    async def _await(self, request: Waiting) -> Any:
+        match request:
+            case AwaitFlights():
+                return await self._move()
+            case AwaitCut(after_us):
+                await asyncio.sleep(after_us / 1e6 + limits.SIBLINGS_WAIT_S)
+                return False
+            case AwaitSiblings():
+                return await self._siblings()
+            case AwaitItems():
+                return await self._arrivals(request)
+
+    async def _arrivals(self, request: AwaitItems) -> tuple[list[Sent], float]:
+        given_up = threading.Event()
+
+        def go_on() -> None:
+            if given_up.is_set():
+                raise asyncio.CancelledError
+            self._check_stop()
+
+        try:
+            return await in_thread(arrivals, self._opened.reader.store, self.id, request, go_on=go_on)
+        finally:
+            given_up.set()
+
+    async def _move(self) -> bool:
+        moves = self._core.flights.moves
+        while self._core.flights.moves == moves:
+            await self.something_new()
+        return True
+
+    async def _siblings(self) -> bool:
+        """Whether something moved; False when nothing will: no call is in flight, and no task could make one.
+
+        Whether a task that waits for something else will ever call, nobody knows: it has some seconds.
+        """
+        moves = self._core.flights.moves
+        with self.idle():
+            while self._core.flights.moves == moves:
+                quiet = not self._core.flights.around(self._core.stack)
+                if quiet and not self._others():
+                    return False
+                try:
+                    async with asyncio.timeout(limits.SIBLINGS_WAIT_S if quiet else None):
+                        await self.something_new()
+                except TimeoutError:
+                    return False
+        return True
+
+    def _others(self) -> set[asyncio.Task[Any]]:
+        """The tasks that could make a call of this session, as far as can be told."""
+        strangers = set(self._before) - {self._entered_by}
+        return asyncio.all_tasks() - strangers - set(self._idle)
+
+    @contextlib.contextmanager
+    def idle(self) -> Iterator[None]:
+        """Within it, the running task only waits for other tasks of this session."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._idle.add(task)
+        self._wake()
+        try:
+            yield
+        finally:
+            if task is not None:
+                self._idle.discard(task)
+
+    async def something_new(self) -> None:
+        """Waits until a call claimed, began or ended, or a task is idle now."""
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _tell_waiters(self) -> None:
+        if self._core.flights.moves != self._moves:
+            self._moves = self._core.flights.moves
+            self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _at_once(steps: Steps) -> Any:
+    """Runs a piece of the core's logic that has nothing to wait for."""
+    try:
+        request = next(steps)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError(f"it must not wait here: {request}")
