@@ -377,6 +377,16 @@ def grows_by_hand(s: perdure.Session) -> int:
 # --- the list --------------------------------------------------------------------------------------------------------
 
 
+@perdure.steps
+def takes_turns(s: perdure.Session) -> None:
+    """A service: messages in, effects out, one step each."""
+    message = s.receive()
+    if message == "close":
+        s.complete(s.state["sent"])
+    else:
+        s.state.setdefault("sent", []).append(send(message))
+
+
 @dataclass(frozen=True)
 class Bench:
     """An agent and how it is crashed. `every`: so many deltas make a keyframe due."""
@@ -407,6 +417,7 @@ BENCHES = [
     Bench(typed),
     Bench(works, {"input": [1, 2], "pairs": 8}),
     Bench(waits),
+    Bench(takes_turns, {"messages": ["tea", "milk", "close"]}),
     Bench(stumbles),
     Bench(serves, {"form": "handle", "pairs": 8}),
     Bench(serves_and_closes, {"form": "handle"}),

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from perdure import faults
 from perdure.session.core import Journal
 from perdure.session.keyframer import Keyframer
 from perdure.session.ledger import Ledger
 from perdure.session.points import Core
 from perdure.session.request import Commit, Steps
 from perdure.session.writer import Writer
+from perdure.stores import Batch
 from perdure.testing import crash_everywhere
 from tests.crash import agents, outside
 from tests.crash.agents import BENCHES
@@ -126,6 +128,32 @@ def keyframes_lack_the_last_delta(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Keyframer, "_fold", fold)
 
 
+def items_are_taken_late(patch: pytest.MonkeyPatch) -> None:
+    """The record of a message first, then the item goes."""
+    right = Writer.commit
+
+    def commit(self: Writer, request: Commit) -> int:
+        newest = right(self, replace(request, taken=()))
+        if request.taken:
+            faults.reach("append.before")
+            self.store.append(self.session, Batch((), taken=request.taken), epoch=self.epoch, head=self.head)
+        return newest
+
+    patch.setattr(Writer, "commit", commit)
+
+
+def items_are_taken_early(patch: pytest.MonkeyPatch) -> None:
+    """The item goes, then its record is written."""
+    right = Writer.commit
+
+    def commit(self: Writer, request: Commit) -> int:
+        if request.taken:
+            self.store.append(self.session, Batch((), taken=request.taken), epoch=self.epoch, head=self.head)
+        return right(self, replace(request, taken=()))
+
+    patch.setattr(Writer, "commit", commit)
+
+
 WRONG: list[tuple[Patch, Callable[[Any], Any]]] = [
     (starts_are_recorded_late, agents.saves_before_use),
     (results_are_recorded_late, agents.loops),
@@ -136,6 +164,8 @@ WRONG: list[tuple[Patch, Callable[[Any], Any]]] = [
     (undos_are_forgotten, agents.rolls_back),
     (undos_are_done_again, agents.rolls_back),
     (steps_begin_anew, agents.works),
+    (items_are_taken_late, agents.takes_turns),
+    (items_are_taken_early, agents.takes_turns),
     (keyframes_lack_the_last_delta, agents.grows_by_hand),
 ]
 

@@ -106,6 +106,12 @@ def _ended(entry: Entry) -> str:
     return f"#{entry['started']} {entry['how']}{by} {told}"
 
 
+def _received(entry: Entry) -> str:
+    value = values.describe(values.decode(entry["value"])) if entry["value"] != values.encode("") else ""
+    again = f" again, of #{entry['of']}" if entry["of"] is not None else ""
+    return f"{entry['what']} {value}{again}" + (f" by {entry['by']}" if entry["by"] else "")
+
+
 def _status(entry: Entry) -> str:
     return f"{entry['status']} {entry['reason']}"
 
@@ -131,6 +137,7 @@ _LINES: Final[dict[str, Callable[[Entry], str]]] = {
     "value": lambda entry: f"{entry['kind']} {values.describe(values.decode(entry['value']))}",
     "status": _status,
     "asked": lambda entry: entry["prompt"],
+    "received": _received,
     "answered": lambda entry: f"#{entry['asked']} {values.describe(values.decode(entry['answer']))} by {entry['by']}",
     "amended": lambda entry: f"{entry['reason']}, {_count(entry['dropped'])} bodies dropped",
     "dropped": lambda entry: entry["was"],
