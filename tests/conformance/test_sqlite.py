@@ -294,6 +294,28 @@ def test_the_log_stays_short_while_one_writes_all_the_time(path: Path) -> None:
     assert longest < 8 * pages * 4096
 
 
+def test_the_log_is_emptied_when_the_process_that_writes_has_committed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SqliteStore(path, wal_pages=10**9) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        store.create("s", owner="me")
+        append(store, 1)
+        append(store, 2)
+        log = path.with_name("agents.db-wal").stat().st_size
+        other.execute("BEGIN IMMEDIATE")
+        looks: list[float] = []
+
+        def pause(seconds: float) -> None:
+            looks.append(seconds)
+            if len(looks) == 3:
+                other.execute("COMMIT")
+
+        monkeypatch.setattr("perdure.stores.sqlite.checkpoint.time.sleep", pause)
+        store._checkpointer.carry_over()
+        append(store, 3)
+        assert (len(looks), path.with_name("agents.db-wal").stat().st_size) == (3, log)
+
+
 def test_a_reader_in_the_way_only_puts_the_checkpoint_off(path: Path) -> None:
     with SqliteStore(path, wal_pages=10**9) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         store.create("s", owner="me")

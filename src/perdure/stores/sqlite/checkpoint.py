@@ -1,21 +1,25 @@
 """Carries the write-ahead log over into the file, in the background, so that no save pays for it.
 
 Most of the log is carried over while writers go on. What they add meanwhile is little; for that last bit, and only for
-it, they wait, after which the log starts again at its beginning and so stays short however busy they are.
+it, they wait, in this process and in others, after which the log starts again at its beginning and so stays short
+however busy they are.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from typing import Final
 
 from perdure.errors import PerdureError
-from perdure.stores.sqlite.link import Link
+from perdure.stores.sqlite.link import PAUSE_S, Link
+from perdure.stores.sqlite.queue import pause_s
 
 REST_PAGES: Final = 32
 """So much of the log may be left to carry over while the writers wait."""
 
 _ROUNDS: Final = 8
+_LOOKS: Final = 50
 _PAGE_BYTES: Final = 4096
 _COMMIT_PAGES: Final = 4
 """Pages that a commit of small rows writes, about: it only decides when to look."""
@@ -64,15 +68,18 @@ class Checkpointer:
                 self.error = error
 
     def carry_over(self) -> None:
-        """Empties the log, unless a reader or another process is in the way: then the next time does."""
+        """Empties the log, unless a reader is in the way: then the next time does."""
         for _ in range(_ROUNDS):
-            if self._carry("PASSIVE") <= REST_PAGES:
+            if self._carry("PASSIVE")[1] <= REST_PAGES:
                 break
-        with self._writer.lock:
-            self._carry("RESTART")
+        with self._writer.first_in_line():
+            for _ in range(_LOOKS):  # until the process that is writing now has committed
+                if not self._carry("RESTART")[0]:
+                    return
+                time.sleep(pause_s(PAUSE_S))
 
-    def _carry(self, mode: str) -> int:
-        """One checkpoint; returns how many pages of the log are left."""
+    def _carry(self, mode: str) -> tuple[bool, int]:
+        """One checkpoint: whether others were in its way, and how many pages of the log are left."""
         with self.link.connection() as db:
-            _, total, done = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-        return max(0, int(total) - int(done))
+            busy, total, done = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        return bool(busy), max(0, int(total) - int(done))

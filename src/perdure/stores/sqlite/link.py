@@ -20,7 +20,7 @@ from perdure.stores import refusals
 from perdure.stores.sqlite.failures import is_busy, is_harmless, meaning
 from perdure.stores.sqlite.queue import Queue, pause_s
 
-_PAUSE_S: Final = 0.0003
+PAUSE_S: Final = 0.0003
 """Between two looks whether another process has finished, about. SQLite itself would sleep up to 0.1 s, and starve."""
 
 _OF_SQLITE: Final = (sqlite3.Error, OverflowError, UnicodeDecodeError)
@@ -84,6 +84,20 @@ class Link:
         finally:
             queue.leave()
 
+    @contextmanager
+    def first_in_line(self) -> Iterator[None]:
+        """Nobody begins a transaction meanwhile: no thread of this process, and no process that stands in line."""
+        queue = self._queue
+        with self.lock:
+            if queue is None or not queue.is_open():
+                yield
+                return
+            queue.enter()
+            try:
+                yield
+            finally:
+                queue.leave()
+
     @staticmethod
     def _begin(db: sqlite3.Connection, kind: str, *, wait_s: float) -> bool:
         """Whether it has begun: without waiting it may not. Raises when it has waited in vain."""
@@ -100,7 +114,7 @@ class Link:
                 end = end or clock.monotonic_s() + wait_s
                 if clock.monotonic_s() >= end:
                     raise
-            time.sleep(pause_s(_PAUSE_S))
+            time.sleep(pause_s(PAUSE_S))
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
