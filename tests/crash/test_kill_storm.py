@@ -36,13 +36,14 @@ class Storm:
     folder: Path
     chance: random.Random
     wrap: str = ""
+    url: str = "{}/agents.db"
     saved: int = -1
     finished: set[tuple[str, int]] = field(default_factory=set)
     opened: list[int] = field(default_factory=list)
 
     @property
     def store(self) -> str:
-        return str(self.folder / "agents.db")
+        return self.url.format(self.folder)
 
     def kill_once(self) -> None:
         """One process: killed at a random instant after a random one of its first acknowledgements."""
@@ -101,10 +102,10 @@ def argument(action: Any, name: str) -> Any:
     return values.decode(action.args[name])
 
 
-def storm(folder: Path, *, kills: int, seed: int, wrap: str = "") -> Storm:
+def storm(folder: Path, *, kills: int, seed: int, wrap: str = "", url: str = "{}/agents.db") -> Storm:
     """So many kills, with all checked after each."""
     (folder / "world").mkdir(parents=True)
-    one = Storm(folder, random.Random(seed), wrap)
+    one = Storm(folder, random.Random(seed), wrap, url)
     saved = 0
     for _ in range(kills):
         one.kill_once()
@@ -122,6 +123,14 @@ def test_nothing_acknowledged_is_lost_in_a_kill_storm(first: int, tmp_path: Path
     one = storm(tmp_path / "right", kills=kills, seed=first)
     assert len(one.opened) == kills
     assert one.check() > 0
+    assert one.finished
+
+
+@pytest.mark.storm
+def test_nor_is_anything_in_a_store_of_files(tmp_path: Path) -> None:
+    kills = 100 if FULL else 10
+    one = storm(tmp_path / "files", kills=kills, seed=7, url="file:{}/agents")
+    assert len(one.opened) == kills
     assert one.finished
 
 

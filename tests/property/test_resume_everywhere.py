@@ -32,10 +32,10 @@ def _abandoning(program: Program) -> Program:
     return replace(program, person=Person(program.person.standing, abandons=True))
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Callable[[], Store]:
+@pytest.fixture(params=["{}.db", "file:{}"], ids=["sqlite", "file"])
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], Store]:
     numbers = itertools.count()
-    return lambda: open_store(tmp_path / f"{next(numbers)}.db")
+    return lambda: open_store(request.param.format(tmp_path / f"{next(numbers)}"))
 
 
 @pytest.mark.parametrize("name", PLAYS)

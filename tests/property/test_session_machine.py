@@ -265,11 +265,12 @@ def test_in_memory() -> None:
 
 
 @pytest.mark.storm
-def test_in_sqlite() -> None:
+@pytest.mark.parametrize(("url", "examples"), [("{}.db", 15), ("file:{}", 10)], ids=["sqlite", "file"])
+def test_on_disk(url: str, examples: int) -> None:
     numbers = itertools.count()
     folder = Path(tempfile.mkdtemp())
     try:
-        _run(lambda: open_store(folder / f"{next(numbers)}.db"), examples=15)
+        _run(lambda: open_store(url.format(folder / f"{next(numbers)}")), examples=examples)
     finally:
         shutil.rmtree(folder)
 
