@@ -331,6 +331,24 @@ def _sizes(place) -> tuple[int, int]:
         return size + chunks, db.execute("SELECT count(*) FROM records").fetchone()[0]
 
 
+def test_a_fork_after_a_retention_has_what_was_kept(store):
+    with store.session("a") as s:
+        s.state["log"] = []
+        for n in range(60):
+            s.state["log"].append(n)
+            s.checkpoint(f"c{n}") if n % 10 == 0 else s.save()
+    store.gc("a", keep_last=4, dry_run=False)
+    for n in (0, 10, 30, 59):
+        made = store.fork("a", at=f"c{n}" if n < 59 else -1, into=f"f{n}")
+        assert [str(problem) for problem in store.verify(made.session).problems] == []
+        assert store.state_at(made.session) == {"log": [*range(n + 1)]}
+        for older in range(0, n, 10):
+            assert store.state_at(made.session, f"c{older}") == {"log": [*range(older + 1)]}
+        with store.session(made.session) as s:
+            s.state["more"] = 1
+        assert store.verify(made.session).ok
+
+
 def test_damage_in_the_base_is_told_of_the_fork(tmp_path, world):
     place = tmp_path / "a.db"
     with perdure.open(str(place)) as store:

@@ -82,12 +82,12 @@ def _check_summary(found: History) -> None:
     """Whether the summary is the fold of the records; only they can tell if all of them are good."""
     if found.summary is None or found.problems:
         return
-    made = found.folded()
-    if found.summary.reentry == 0:
-        made = made.untold()
+    made, kept = found.folded(), found.summary
+    if kept.reentry == 0:  # a fork that was never opened
+        made, kept = made.untold(), kept.untold()
     # The sum of the marks is compared where the marks are.
     names = [name for name in made._fields if name != "marks"]
-    differ = [name for name in names if getattr(made, name) != getattr(found.summary, name)]
+    differ = [name for name in names if getattr(made, name) != getattr(kept, name)]
     if differ:
         found.report(None, f"the summary is not what the records give: {', '.join(differ)}", "summary")
 
