@@ -122,7 +122,9 @@ class Writer:
                 then(entry)
             request.then(entries)
 
-        batch = replace(self._batch(drafts, entries, records, summary), taken=request.taken)
+        batch = self._batch(drafts, entries, records, summary)
+        if request.taken:
+            batch = replace(batch, taken=request.taken)
         return batch, written
 
     def _append(self, batch: Batch, written: Callable[[], None]) -> None:
