@@ -31,7 +31,10 @@ ROUNDS = 60 if FULL else 25
 FAILING_ROUNDS = 60 if FULL else 11
 NUMBERS = 100 if FULL else 30
 
-STORES = {"sqlite": ("sqlite:///{}/agents.db", {"wal_pages": 60})}
+STORES: dict[str, tuple[str, dict[str, int]]] = {
+    "sqlite": ("sqlite:///{}/agents.db", {"wal_pages": 60}),
+    "file": ("file:///{}/agents", {"segment_bytes": 100_000}),
+}
 """Each durable store on a file system: its URL in a folder, and options that make it do everything often."""
 
 pytestmark = [
@@ -190,7 +193,7 @@ def test_a_store_that_believes_what_is_cached_after_a_failure_is_caught(tmp_path
     assert len(store_lost("sqlite", one, tmp_path, only_told=True)) > CUTS / 4
 
 
-@pytest.mark.parametrize(("kind", "how"), [("sqlite", "SQLite NORMAL")])
+@pytest.mark.parametrize(("kind", "how"), [("sqlite", "SQLite NORMAL"), ("file", "no sync")])
 def test_a_store_that_does_not_sync_is_caught(kind: str, how: str, tmp_path: Path) -> None:
     one = lived(tmp_path, rounds=ROUNDS, store=kind, spoiled=how)
     assert len(store_lost(kind, one, tmp_path, only_told=True)) > CUTS / 2

@@ -101,16 +101,13 @@ def spoil(how: str) -> None:
     from perdure.stores.sqlite import store  # noqa: PLC0415
     from perdure.stores.sqlite.descriptor import Descriptor  # noqa: PLC0415
 
-    sync = os.fsync
     match how:
         case "SQLite NORMAL":
             store._WRITING = ("synchronous=NORMAL", *store._WRITING[1:])
         case "SQLite, trusting the cache":
             Descriptor.forget_cached = lambda _: None
-        case "no fsync":
-            os.fsync = lambda _: None
-        case "no fsync of folders":
-            os.fsync = lambda file: None if os.path.isdir(f"/proc/self/fd/{file}") else sync(file)  # noqa: PTH112
+        case "no sync":
+            os.fsync = os.fdatasync = lambda _: None
 
 
 def live(told: Told, store: Any, session: str) -> None:
