@@ -37,7 +37,7 @@ KEYFRAME_DELTAS: Final = 100
 KEYFRAME_DELTAS_SOON: Final = 25
 """Snapshots after which the first keyframe of a session is due, and any when it is closed."""
 
-SLICE_RECORDS: Final = 1000
+SLICE_RECORDS: Final = 500
 """Housekeeping drops so many bodies, or a few more, in one transaction: a writer waits for no longer."""
 
 SLICE_BYTES: Final = 1 << 20

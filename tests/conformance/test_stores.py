@@ -6,20 +6,19 @@ from pathlib import Path
 
 from perdure.stores import Store, open_store
 from perdure.testing.conformance import DurableStoreConformance, StoreConformance
-from perdure.testing.conformance.keeping import KeepingChecks
 
 
-class TestSqlite(DurableStoreConformance, KeepingChecks):
+class TestSqlite(DurableStoreConformance):
     def open(self, place: Path) -> Store:
         return open_store(place / "agents.db")
 
 
-class TestFile(DurableStoreConformance, KeepingChecks):
+class TestFile(DurableStoreConformance):
     def open(self, place: Path) -> Store:
         return open_store(f"file:{place / 'agents'}")
 
 
-class TestMemory(StoreConformance, KeepingChecks):
+class TestMemory(StoreConformance):
     def open(self, place: Path) -> Store:
         return open_store(f"memory:{place}")
 

@@ -34,6 +34,7 @@ TINY = Sizes(
     opens=1,
     points=3,
     moved=2,
+    snapshots=300,
 )
 DOCS = Path(__file__).parents[2] / "docs" / "benchmark.md"
 

@@ -95,11 +95,12 @@ def _follow(facts: Facts, one: Slice, made: Sequence[Made], records: tuple[Recor
     """The facts as they are now."""
     facts.head = replace(facts.head, seq=records[-1].seq, chain=records[-1].chain)
     facts.summary = summary
-    for seq in one.seqs:
+    went = set(one.seqs)
+    for seq in went:
         facts.points.pop(seq, None)
         facts.needs.pop(seq, None)
         facts.dictionaries.pop(seq, None)
-    facts.keyframes = {of: seq for of, seq in facts.keyframes.items() if seq not in one.seqs}
+    facts.keyframes = {of: seq for of, seq in facts.keyframes.items() if seq not in went}
     for keyframe, record in zip(made, records, strict=False):
         facts.keyframes[keyframe.of] = record.seq
         facts.needs[record.seq] = keyframe.needs

@@ -140,6 +140,9 @@ class Keyframer:
             self._tried = 0
             self._manifest, self._deltas = folded, self._deltas[len(deltas) :]
             self._writer.dictionary = lambda: dictionary
+            if self._writer.condition is None:
+                # Without a lease they may have been swept while no record named them: now one does.
+                self._reader.store.put_chunks(self._reader.session, chunks, epoch=None)
 
         self._writer.riders.append((Draft("keyframe", body), written))
         faults.reach("keyframe.after")

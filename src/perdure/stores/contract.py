@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
-from perdure.errors import FencedError, PerdureError, SessionError, StoreError
+from perdure.errors import FencedError, PerdureError, SessionError
 from perdure.log import KINDS, Base, Record
 
 
@@ -272,6 +272,7 @@ class Store(ABC):
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
         """These chunks of the session's family. Raises `DamageError`, which names the first that is missing."""
 
+    @abstractmethod
     def amend(
         self, session: str, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]
     ) -> None:
@@ -282,26 +283,25 @@ class Store(ABC):
         in listings. Raises `HeldError`, then `ConflictError`, and as `append` does; `ValueError` for a change that does
         not speak of records up to `head`.
         """
-        raise _keeps_all(self)
 
+    @abstractmethod
     def chunk_sizes(self, session: str) -> dict[bytes, int]:
         """The address of each chunk of the session's family, and its length in bytes."""
-        raise _keeps_all(self)
 
+    @abstractmethod
     def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
         """Removes these chunks of a family; durable on return.
 
         `seen` are the leases of all sessions of the family, each with the head of its log. Only if all that is as it
         was, so that nobody can have come to need one of them; else `HeldError` or `ConflictError`, and nothing is done.
         """
-        raise _keeps_all(self)
 
+    @abstractmethod
     def give_back(self, *, bytes_max: int) -> int:
         """Gives up to so many bytes that are not used back to the file system, in one short transaction.
 
         How many are left to be given. A store that has nothing to give returns 0.
         """
-        raise _keeps_all(self)
 
     def health(self, *, deep: bool) -> Health:
         """How the place is; `deep` reads all of it. Changes nothing."""
@@ -325,10 +325,6 @@ class Store(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _keeps_all(store: Store) -> StoreError:
-    return StoreError(f"{store.url}: this store keeps all that was ever written to it; nothing in it can be collected")
 
 
 def check_batch(session: str, batch: Batch, *, head: int) -> int:

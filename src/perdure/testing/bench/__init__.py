@@ -15,13 +15,13 @@ from pathlib import Path
 
 import perdure
 from perdure import clock
-from perdure.testing.bench import files, machine, moving, report, restoring, saving, show
+from perdure.testing.bench import collecting, files, machine, moving, report, restoring, saving, show
 from perdure.testing.bench.crowd import crowd
 from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
 from perdure.testing.bench.saving import Found
 from perdure.testing.bench.turns import Samples, take
 
-SECTIONS = ("w1", "w2", "w3", "w4", "resume", "many", "moved", "files", "import")
+SECTIONS = ("w1", "w2", "w3", "w4", "resume", "many", "moved", "files", "gc", "import")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -90,6 +90,8 @@ def _round(plan: Plan, only: Sequence[str], name: str) -> Found:
                 found |= moving.moving(plan)
             case "files":
                 found |= files.appending(plan)
+            case "gc":
+                found |= collecting.collect(plan)
             case _:
                 found |= restoring.importing(plan)
     _progress("")

@@ -62,7 +62,9 @@ def figures(rounds: Sequence[Mapping[str, float]], *, sizes: Sizes) -> tuple[Fig
 
 
 def _named(row: Row, sizes: Sizes) -> Row:
-    return replace(row, what=row.what.format(calls=f"{sizes.calls:,}", many=f"{sizes.many:,}"))
+    return replace(
+        row, what=row.what.format(calls=f"{sizes.calls:,}", many=f"{sizes.many:,}", snapshots=f"{sizes.snapshots:,}")
+    )
 
 
 def _figure(row: Row, rounds: Sequence[Mapping[str, float]], *, judged: bool) -> Figure:

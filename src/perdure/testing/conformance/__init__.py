@@ -12,6 +12,7 @@ from perdure.testing.conformance.conditions import ConditionChecks
 from perdure.testing.conformance.durability import DurabilityChecks
 from perdure.testing.conformance.forks import ForkChecks
 from perdure.testing.conformance.inbox import InboxChecks
+from perdure.testing.conformance.keeping import KeepingChecks
 from perdure.testing.conformance.records import RecordChecks
 from perdure.testing.conformance.sessions import SessionChecks
 from perdure.testing.conformance.threads import ThreadChecks
@@ -21,7 +22,7 @@ __all__ = ["DurableStoreConformance", "StoreConformance"]
 
 
 class StoreConformance(
-    SessionChecks, RecordChecks, ConditionChecks, ForkChecks, InboxChecks, ThreadChecks, TogetherChecks
+    SessionChecks, RecordChecks, ConditionChecks, ForkChecks, InboxChecks, KeepingChecks, ThreadChecks, TogetherChecks
 ):
     """The checks that hold for any store."""
 

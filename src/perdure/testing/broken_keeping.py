@@ -1,0 +1,88 @@
+"""Stores that keep house wrongly on purpose, each in one way: see `broken`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from perdure import faults
+from perdure.errors import ConflictError, HeldError
+from perdure.stores import Batch, Change, Lease
+from perdure.testing.broken import Passing
+
+
+class AmendsInTwo(Passing):
+    """Takes rows out of the index first, and writes the record that says so in a second transaction."""
+
+    caught_by = "test_an_interrupted_amendment_leaves_nothing"
+
+    def amend(self, session: str, batch: Batch, change: Change, **seen: Any) -> None:
+        """One after the other."""
+        before, faults.hook = faults.hook, None
+        try:
+            self.right.amend(session, Batch(()), Change(points=change.points), **seen)
+        finally:
+            faults.hook = before
+        self.right.amend(session, batch, change, **seen)
+
+
+class KeepsBodies(Passing):
+    """Says that bodies are gone, and keeps them."""
+
+    caught_by = "test_an_amendment_is_found_again"
+
+    def amend(self, session: str, batch: Batch, change: Change, **seen: Any) -> None:
+        """All but the bodies."""
+        self.right.amend(session, batch, replace(change, bodies=()), **seen)
+
+
+class AmendsTheHeld(Passing):
+    """Amends a session that somebody has taken meanwhile."""
+
+    caught_by = "test_an_amendment_needs_what_was_seen"
+
+    def amend(self, session: str, batch: Batch, change: Change, *, seen: Lease, **more: Any) -> None:
+        """Whatever was seen."""
+        del seen
+        self.right.amend(session, batch, change, seen=self.right.lease(session), **more)
+
+
+class AmendsTheForked(Passing):
+    """Amends a session though a fork has come that needs it."""
+
+    caught_by = "test_an_amendment_knows_its_family"
+
+    def amend(
+        self, session: str, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]
+    ) -> None:
+        """Whoever is in its family."""
+        mine = self.right.head(session).family
+        kin = [*family, *(one.session for one in self.right.heads() if one.family == mine)]
+        self.right.amend(session, batch, change, seen=seen, head=head, family=kin)
+
+
+class DropsWhatIsNeeded(Passing):
+    """Drops chunks though somebody may have come to need them."""
+
+    caught_by = "test_chunks_are_dropped_only_as_all_was_seen"
+
+    def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
+        """As all is now."""
+        with suppress(HeldError, ConflictError):
+            self.right.drop_chunks(digests, seen=seen)
+
+
+class NeverGivesBack(Passing):
+    """Promises to give space back next time."""
+
+    caught_by = "test_what_was_freed_is_given_back_in_steps"
+
+    def give_back(self, *, bytes_max: int) -> int:
+        """Later."""
+        return self.right.give_back(bytes_max=bytes_max) + 1
+
+
+BROKEN = (AmendsInTwo, KeepsBodies, AmendsTheHeld, AmendsTheForked, DropsWhatIsNeeded, NeverGivesBack)
+"""All of them."""
