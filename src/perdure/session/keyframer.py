@@ -141,11 +141,18 @@ class Keyframer:
             self._manifest, self._deltas = folded, self._deltas[len(deltas) :]
             self._writer.dictionary = lambda: dictionary
             if self._writer.condition is None:
-                # Without a lease they may have been swept while no record named them: now one does.
-                self._reader.store.put_chunks(self._reader.session, chunks, epoch=None)
+                self._keep_again(chunks)
 
         self._writer.riders.append((Draft("keyframe", body), written))
         faults.reach("keyframe.after")
+
+    def _keep_again(self, chunks: dict[bytes, bytes]) -> None:
+        """Without a lease they may have been swept while no record named them; now one does."""
+        try:
+            self._reader.store.put_chunks(self._reader.session, chunks, epoch=None)
+        except PerdureError as error:
+            # Somebody has the session by now. The deltas are kept, so a keyframe without its chunks loses nothing.
+            _log.warning("the chunks of a keyframe of %s were not kept again: %s", self._reader.session, error)
 
     def _in_slices(self, folding: keyframe.Folding) -> tuple[keyframe.Manifest, dict[bytes, bytes]]:
         """What the folding returns; rests between two slices, so that no save meets more than one of them."""
