@@ -234,6 +234,45 @@ def test_while_nobody_runs_it_takes_effect_at_once(store) -> None:
     assert store.run(agent, "a").status == "waiting"
 
 
+@pytest.mark.parametrize("form", ["script", "steps"])
+def test_a_snapshot_to_look_at(form: str, store, other) -> None:
+    seen = []
+
+    def tool(n: int) -> int:
+        if n == 1 and not seen:
+            assert other.save("a", by="me")
+        if n == 2:
+            seen.append(other.state_at("a"))
+        return n
+
+    def agent(s):
+        s.state["n"] = [0]
+        s.save()
+        for n in (1, 2):
+            s.state["n"].append(s.call(tool, n))
+        s.save()
+        if len(seen) == 1:
+            seen.append("again")
+            raise ValueError("boom")
+        if form == "steps":
+            s.complete(s.state["n"])
+        return s.state["n"]
+
+    run = agent if form == "script" else perdure.steps(agent)
+    assert store.run(run, "a").status == "failed"
+    assert store.run(run, "a").result == [0, 1, 2]
+    assert seen[0] == {"n": [0, 1]}
+    assert (store.state_at("a"), kinds(store), store.verify("a").ok) == ({"n": [0, 1, 2]}, ["save"], True)
+    with pytest.raises(RefusedError):
+        store.save("a")
+
+
+def test_where_nobody_runs_there_is_no_snapshot(store) -> None:
+    store.run(service, "a")
+    before = store.backend.head("a").seq
+    assert (store.save("a"), store.backend.head("a").seq) == (False, before)
+
+
 def test_cancelling_wins(store) -> None:
     def agent(s):
         def both() -> None:

@@ -32,10 +32,19 @@ def message(store: AgentStore, session: str, content: Any, *, key: str | None, b
 
 
 def command(store: AgentStore, session: str, what: str, *, reason: str, by: str) -> None:
-    """Pauses or cancels a session."""
+    """Pauses or cancels a session, or asks it for a snapshot."""
     _check_not_over(store, session)
     _send(store, session, Sent(what, values.encode(reason), by))
     deliver(store.backend, session, owner=new_owner(), lease_s=limits.LEASE_S)
+
+
+def save(store: AgentStore, session: str, *, reason: str, by: str) -> bool:
+    """Asks for a snapshot; False when nobody runs the session."""
+    if not store.info(session).owner:
+        _check_not_over(store, session)
+        return False
+    command(store, session, items.SAVE, reason=reason, by=by)
+    return True
 
 
 def answer(store: AgentStore, session: str, question: int | str, said: Any, *, by: str) -> None:

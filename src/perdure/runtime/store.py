@@ -214,6 +214,14 @@ class AgentStore(Running, Branching, Keeping, Moving):
         """
         return sending.message(self, session, message, key=key, by=by)
 
+    def save(self, session: str, *, reason: str = "", by: str = "") -> bool:
+        """Asks whoever runs the session for a snapshot of its state as it is now, to look at: at its next call or save.
+
+        False when nobody runs it: then the newest snapshot is all there is. Nothing goes on from such a snapshot. What
+        is durable on return is the wish. Raises `RefusedError` for a session that is over.
+        """
+        return sending.save(self, session, reason=reason, by=by)
+
     def pause(self, session: str, *, reason: str = "", by: str = "") -> None:
         """Pauses a session: one that runs at its next action, save or wait, else at once. It goes on when it is run.
 

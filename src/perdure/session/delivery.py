@@ -40,7 +40,7 @@ def deliver(store: Store, session: str, *, owner: str, lease_s: float) -> None:
 
 def _waiting(store: Store, session: str) -> list[Sent]:
     found = [items.opened(item, session=session) for item in store.inbox(session)]
-    return [sent for sent in found if sent.what in (items.ANSWER, items.DAMAGED, *items.STATUS_OF)]
+    return [sent for sent in found if sent.what in (items.ANSWER, items.DAMAGED, items.SAVE, *items.STATUS_OF)]
 
 
 def _drafts(sent: list[Sent], writer: Writer) -> list[Draft]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perdure.log.action import Action
     from perdure.log.entry import Entry
     from perdure.session.call import Call
+    from perdure.session.item import Sent
     from perdure.session.ledger import Ledger
 
 
@@ -106,6 +107,10 @@ class Ground:
         """The action that the code is inside of."""
         stack = self.stack
         return stack[-1] if stack else None
+
+    def inspected(self, asked: Sent) -> list[Draft]:
+        """A snapshot of the state as it is at this moment, for people to look at; none if it cannot be taken."""
+        raise NotImplementedError
 
     def whole(self) -> Steps:
         """All entries of the log, read once."""

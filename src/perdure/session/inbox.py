@@ -73,6 +73,11 @@ class Inbox:
         told = [sent for sent in found if sent.what in (items.ANSWER, items.DAMAGED)]
         if told:
             yield from self._journal.commit(*map(items.taken, told), taken=items.numbers(told))
+        saves = [sent for sent in found if sent.what == items.SAVE]
+        if saves:
+            yield from self._journal.commit(
+                *self._journal.inspected(saves[-1]), *map(items.taken, saves), taken=items.numbers(saves)
+            )
         commands = [sent for sent in found if sent.what in items.STATUS_OF]
         if commands:
             yield from self._obey(commands)

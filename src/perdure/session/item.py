@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from perdure.stores.contract import Item
 
-MESSAGE, ANSWER, PAUSE, CANCEL = "message", "answer", "pause", "cancel"
+MESSAGE, ANSWER, PAUSE, CANCEL, SAVE = "message", "answer", "pause", "cancel", "save"
 DAMAGED = "damaged"
 """What an item has become that is not what was sent: taken out with its bytes, so that it blocks nobody."""
 
@@ -99,7 +99,7 @@ def reason_of(sent: Sent) -> str:
     """Why a command was given, for people."""
     by = f" by {sent.by}" if sent.by else ""
     why = values.decode(sent.value)
-    return f"{STATUS_OF[sent.what]}{by}" + (f": {why}" if why else "")
+    return f"{STATUS_OF.get(sent.what, 'asked for')}{by}" + (f": {why}" if why else "")
 
 
 def strongest(commands: list[Sent]) -> Sent | None:

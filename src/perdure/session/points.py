@@ -10,13 +10,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perdure import limits, values
-from perdure.errors import DivergedError, EntryError, NoProgressError, RefusedError, RolledBack, Suspended
+from perdure.errors import (
+    DivergedError,
+    EntryError,
+    NoProgressError,
+    RefusedError,
+    RolledBack,
+    StateChangedError,
+    StorableError,
+    Suspended,
+)
 from perdure.log import points
 from perdure.log.action import Action, Actions
-from perdure.log.branch import REENTRY, RESTORE_POINT, branch, is_reentry
+from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT, branch, is_reentry
 from perdure.log.marks import key_mark, name_mark
 from perdure.session import argument, failure
 from perdure.session import call as calls
+from perdure.session import item as items
 from perdure.session.core import Journal
 from perdure.session.flights import Flights
 from perdure.session.ledger import Ledger
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from perdure.log.entry import Entry
+    from perdure.session.item import Sent
     from perdure.session.snapshot import Snapshot
     from perdure.state.shadow import Changes
 
@@ -177,6 +188,23 @@ class Core(Journal):
         marks = () if name is None else (name_mark(name),)
         yield from self.commit(Draft("saved", body, marks), *drafts, then=written)
         return self.parent_point
+
+    def inspected(self, asked: Sent) -> list[Draft]:
+        """A snapshot beside the points that the code makes: nothing goes on from it, and a replay passes it by."""
+        try:
+            changes = self._changes()
+        except (StorableError, StateChangedError) as error:
+            _log.warning("no snapshot for whoever asked for one: %s", error)
+            return []
+        body = {
+            "parent": self.parent_point,
+            "delta": changes.data,
+            "flags": INSPECTION,
+            "name": None,
+            "reason": items.reason_of(asked),
+            "open": [],
+        }
+        return [Draft("saved", body)]
 
     def _open(self) -> set[int]:
         """What can still be claimed after a re-entry here.
