@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import perdure
 from perdure.session.declare import AGENT
 from perdure.testing import Report, crash_everywhere
 
@@ -146,6 +147,35 @@ def test_an_example_goes_on_from_anywhere(example: Example, folder: Path) -> Non
     for report in run(example, folder):
         assert report.killed == report.reached
         assert report.lives > 10
+
+
+@pytest.mark.parametrize("example", [pytest.param(e, id=e.place) for e in EVERY if not e.note.startswith(NOT_RUN)])
+def test_an_example_replays_the_same(example: Example, folder: Path) -> None:
+    module = imported(example, folder)
+    agents = [value for name, value in vars(module).items() if name in NAMES or declared_in(module, value)]
+    with perdure.open("memory:") as store:
+        for number, agent in enumerate(agents):
+            live(store, agent, f"{number}", example.options if example.note else {})
+            found = store.replay(f"{number}", agent)
+            assert found.same, found.difference
+            assert found.upto == found.records or found.next
+
+
+def live(store: perdure.AgentStore, agent: Callable[..., Any], session: str, options: dict[str, Any]) -> None:
+    """Runs an agent until it waits for nobody."""
+    answers = options.get("answers", {})
+    outcome = store.run(agent, session, input=options.get("input"))
+    for _ in range(9):
+        for question in outcome.questions:
+            if question.kind == "doubt":
+                store.settle(session, question.seq, "not-done")
+            else:
+                asked = next(entry for entry in store.log(session) if entry.seq == question.seq)
+                said = answers.get(asked["key"], answers.get(question.prompt))
+                store.answer(session, question.seq, question.choices[0] if question.choices else said)
+        if outcome.status != "waiting":
+            return
+        outcome = store.run(agent, session)
 
 
 def test_what_is_not_run_has_a_reason() -> None:

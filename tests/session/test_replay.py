@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.errors import EntryError, SessionUnknownError
+from perdure.errors import EntryError, NoPointError, SessionUnknownError
 from perdure.runtime.replay import Difference, Replay
 from perdure.runtime.store import AgentStore
 from perdure.session.declare import agent_of
@@ -312,3 +312,32 @@ def test_messages_and_questions_are_answered_and_the_inbox_is_left_alone(store: 
     assert (replayed(store, serves).next, len(store.backend.inbox("s"))) == ("a message that is not recorded", 1)
     assert store.run(serves, "s").result == ["hello", "yes", "again"]
     assert replayed(store, serves).upto == store.backend.head("s").seq
+
+
+@perdure.steps
+def counts(s: perdure.Session) -> None:
+    notes = s.state.setdefault("notes", [])
+    if len(notes) < 8:
+        notes.append(look(len(notes)))
+    elif s.input == 3:
+        s.complete(len(notes))
+    else:
+        s.complete(look(8))
+
+
+def test_steps_that_were_dropped_are_left_out(store: AgentStore, tmp_path: Path) -> None:
+    record(store, counts)
+    assert replayed(store, counts).saves == 9
+    store.gc("s", keep_last=3, dry_run=False)
+    found = replayed(store, counts)
+    assert (told(found), found.saves, found.upto) == (None, 1, store.backend.head("s").seq)
+    with perdure.open(str(tmp_path / "other.db")) as other:
+        store.copy("s", other)
+        assert replayed(other, counts) == found
+
+
+def test_where_all_was_dropped_there_is_nothing_to_compare_with(store: AgentStore) -> None:
+    store.run(counts, "s")
+    store.gc("s", keep_last=1, dry_run=False)
+    with pytest.raises(NoPointError, match="dropped"):
+        store.replay("s", counts)

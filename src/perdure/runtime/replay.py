@@ -10,7 +10,9 @@ import inspect
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import EntryError, Leaving, PerdureError, SessionUnknownError
+from perdure import values
+from perdure.errors import EntryError, Leaving, NoPointError, PerdureError, SessionUnknownError
+from perdure.log import dropped
 from perdure.log.branch import branch, is_reentry
 from perdure.runtime import entry as entries
 from perdure.session import scope
@@ -18,7 +20,8 @@ from perdure.session.declare import agent_of, undos_of
 from perdure.session.opening import open_there, summary_of, told
 from perdure.session.points import Start
 from perdure.session.replaying import Differs, Over, Replaying
-from perdure.session.snapshot import Reader, snapshot
+from perdure.session.snapshot import SNAPSHOTS, Reader, Snapshot, snapshot
+from perdure.state import keyframe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +87,8 @@ class _Entering:
 def replay(store: Store, session: str, fn: Callable[[Any], Any] | None) -> Replay:
     """Runs `fn` (None: the recorded entry point) against the session as it is at this moment.
 
-    Raises `EntryError` for a handle, or a function of another form; `SessionUnknownError`, `DamageError`.
+    Raises `EntryError` for a handle, or a function of another form; `NoPointError` where all was dropped that could be
+    compared; `SessionUnknownError`, `DamageError`.
     """
     reader, head = Reader(store, session), store.head(session)
     if not head.seq:
@@ -95,10 +99,14 @@ def replay(store: Store, session: str, fn: Callable[[Any], Any] | None) -> Repla
     replaying = Replaying.over(store, session, agent_of(fn), head=head, summary=summary, undos=undos_of(fn))
     found = Replay(session, summary.status, head.seq, 0, 0, 0)
     with scope.running(replaying):
-        entered = _entered(branch(recorded))
+        entered, states = _entered(branch(recorded)), _States(reader, recorded)
+        if not entered:
+            raise NoPointError(f"{session}: all that its code did was dropped; there is nothing to compare with")
         newest = max((n for n, each in enumerate(entered) if any(map(_is_of_code, each.tail))), default=0)
         for number, each in enumerate(entered):
-            start = _start(reader, each, head=head.seq, epoch=head.epoch, left=summary.left)
+            there = [*open_there(reader, each.start), *each.tail]
+            state = states.at(each.start.seq)
+            start = Start(each.start, there, state, head.seq, head.epoch, left=summary.left, same_code=False)
             last = number >= newest
             replaying.lay_out(start, entries=recorded, ends=each.ends, result=each.result, last=last)
             found = _one(replaying, fn, each, before=found)
@@ -134,23 +142,33 @@ def _entered(tip: list[Entry]) -> list[_Entering]:
             tail.append(entry)
     if not found or found[-1].result is None:
         found.append(_Entering(start, tuple(tail)))
-    return found
+    # Of steps that were dropped there is nothing to hold the code against.
+    gone = max((n for n, each in enumerate(found) if any(e.kind == dropped.KIND for e in each.tail)), default=-1)
+    return found[gone + 1 :]
 
 
 def _is_of_code(entry: Entry) -> bool:
     return entry.kind not in ("opened", "owned", "keyframe", "amended")
 
 
-def _start(reader: Reader, entering: _Entering, *, head: int, epoch: int, left: bool) -> Start:
-    return Start(
-        reentry=entering.start,
-        tail=[*open_there(reader, entering.start), *entering.tail],
-        snapshot=snapshot(reader, entering.start.seq),
-        head=head,
-        epoch=epoch,
-        left=left,
-        same_code=False,
-    )
+class _States:
+    """The states of a log whose records are read already."""
+
+    def __init__(self, reader: Reader, recorded: list[Entry]) -> None:
+        self._reader = reader
+        self._saved = {entry.seq: entry for entry in recorded if entry.kind in SNAPSHOTS}
+        self._keyframes = {entry["of"]: entry for entry in recorded if entry.kind == "keyframe"}
+
+    def at(self, seq: int) -> Snapshot:
+        """The state as of this snapshot; from the store if something on the way was dropped or is damaged."""
+        deltas, base = [], seq
+        while base > 1 and base not in self._keyframes:
+            if base not in self._saved:
+                return snapshot(self._reader, seq)
+            deltas.append(self._saved[base]["delta"])
+            base = self._saved[base]["parent"]
+        manifest = values.decode(self._keyframes[base]["manifest"]) if base > 1 else keyframe.EMPTY
+        return Snapshot(manifest, deltas[::-1], self._reader.chunk, older=lambda: snapshot(self._reader, seq))
 
 
 def _one(session: Replaying, fn: Callable[[Any], Any], entering: _Entering, *, before: Replay) -> Replay:
@@ -169,15 +187,19 @@ def _one(session: Replaying, fn: Callable[[Any], Any], entering: _Entering, *, b
     except Exception as error:  # noqa: BLE001 - the agent's own: held against what is recorded
         told_of = f"{error.code if isinstance(error, PerdureError) else type(error).__name__}: {error}"
         upcoming, difference = f"an error: {told_of}", _error(session, told_of, entering)
-    end = entering.result or entering.ends
     return replace(
         before,
-        upto=end.seq if end is not None and not upcoming and difference is None else session.place,
+        upto=session.place if upcoming or difference is not None or entering.ends is None else _end(entering, before),
         calls=before.calls + session.answered,
         saves=session.compared,
         next=upcoming,
         difference=difference,
     )
+
+
+def _end(entering: _Entering, before: Replay) -> int:
+    """The record up to which all is done: after the completion nothing that the code does is recorded."""
+    return before.records if entering.result is not None or entering.ends is None else entering.ends.seq
 
 
 def _past(session: Replaying, what: str) -> Difference | None:
