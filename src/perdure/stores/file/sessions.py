@@ -128,7 +128,7 @@ class Sessions:
     def _listed(self, prefix: str) -> Iterator[tuple[int, Head]]:
         for folder in self._folders.each(prefix):
             try:
-                tick = folder.look().tick
+                tick = folder.glance().tick
                 yield tick, head_of(folder)
             except FileNotFoundError:
                 continue  # it is gone by now

@@ -17,7 +17,7 @@ from perdure.log import Base, Record
 from perdure.log.origin import seam_of
 from perdure.stores.contract import Item
 from perdure.stores.file import disk, hint, lines, scan
-from perdure.stores.file.commit import Commit
+from perdure.stores.file.commit import Commit, read_commit
 from perdure.stores.file.hint import Hint
 from perdure.stores.file.index import Index
 from perdure.stores.file.lines import Header
@@ -25,6 +25,7 @@ from perdure.stores.file.scan import Scan
 
 SUFFIX: Final = ".ndjson"
 _DIGITS: Final = 12
+_GLANCE_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 4 << 20
 """Bodies read from a file at a time; one that is longer comes alone."""
 
@@ -66,6 +67,35 @@ class FolderView:
             self.forget()
             self._load()
         return self.commit
+
+    def glance(self) -> Commit:
+        """The newest commit, for listings: from the last line alone, where the hint says that it is the last one."""
+        known = hint.read_hint(self.path, self.session)
+        if known is None:
+            return self.look()
+        try:
+            header, end = self._ends(known)
+        except FileNotFoundError:
+            return self.look()
+        commit = read_commit(end, self.session)
+        if commit is None or header is None or header.session != self.session:
+            return self.look()
+        self._header, self._commit = header, commit
+        return commit
+
+    def _ends(self, known: Hint) -> tuple[Header | None, bytes]:
+        """(the header, the last line) of the newest segment; nothing unless it ends where the hint says."""
+        place = self._segment(known.header.first)
+        file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if os.fstat(file).st_size != known.end or segment_numbers(self.path)[-1] != known.header.first:
+                return None, b""
+            begin = disk.read_at(file, 0, min(known.end, _GLANCE_BYTES)).partition(b"\n")[0]
+            end = disk.read_at(file, max(0, known.end - _GLANCE_BYTES), known.end)
+        finally:
+            os.close(file)
+        header = lines.read_header(begin, place=place)
+        return header, end[:-1].rpartition(b"\n")[2] if end.endswith(b"\n") else b""
 
     def forget(self) -> None:
         """What is known of the folder is looked up again at the next use."""
