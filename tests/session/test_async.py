@@ -602,5 +602,5 @@ def test_the_first_error_in_the_order_of_the_calls_is_raised(store):
 def test_every_method_of_a_store_is_there_to_be_awaited():
     public = {name for name in dir(AgentStore) if not name.startswith("_")}
     missing = public - {name for name in dir(AsyncStore) if not name.startswith("_")}
-    # Those of the store itself; `arun` is called `run` there, and what is followed is not awaited.
-    assert missing <= {"aio", "arun", "url", "backend", "entry_of", "open_async", "follow"}
+    # Those of the store itself; `arun` is called `run` there.
+    assert missing <= {"aio", "arun", "url", "backend", "entry_of", "open_async"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -252,6 +253,20 @@ def test_a_log_is_followed_to_its_end(store):
     assert not thread.is_alive()
     assert opened.is_set()
     assert found == list(store.log("a"))
+
+
+def test_a_log_is_followed_in_an_event_loop(store):
+    async def follow() -> list:
+        found = []
+        async for entry in store.aio.follow("a", after=1):
+            found.append(entry)
+            if entry.kind == "asked":
+                store.answer("a", "well", "good")
+                store.run(booked, "a")
+        return found
+
+    store.run(booked, "a")
+    assert asyncio.run(follow()) == list(store.log("a", after=1))
 
 
 def test_following_ends_when_it_is_told_to(store):

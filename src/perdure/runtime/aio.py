@@ -5,14 +5,17 @@ Each does in a thread what its namesake does; only sessions and runs are of thei
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+from perdure import limits
+from perdure.runtime.branching import ENDED
 from perdure.session.opening import NO_INPUT
 from perdure.session.waiting import in_thread
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Generator, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
     from types import TracebackType
 
     from perdure.log.branches import Branch
@@ -188,6 +191,17 @@ class AsyncStore:
     async def preview_rollback(self, session: str, to: int | str) -> Preview:
         """See `AgentStore.preview_rollback`."""
         return await in_thread(self._store.preview_rollback, session, to)
+
+    async def follow(self, session: str, *, after: int = 0) -> AsyncIterator[Entry]:
+        """See `AgentStore.follow`: `async for entry in store.aio.follow(id)`. Raises `SessionUnknownError`."""
+        while True:
+            ended = (await self.info(session)).status in ENDED  # before the records, so that none is missed
+            for entry in await self.log(session, after=after):
+                yield entry
+                after = entry.seq
+            if ended:
+                return
+            await asyncio.sleep(limits.FOLLOW_S)
 
     async def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:
         """See `AgentStore.replay`."""
