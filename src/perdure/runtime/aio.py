@@ -256,6 +256,10 @@ class AsyncStore:
         """See `AgentStore.send`."""
         return await in_thread(self._store.send, session, message, key=key, by=by)
 
+    async def save(self, session: str, *, reason: str = "", by: str = "") -> bool:
+        """See `AgentStore.save`."""
+        return await in_thread(self._store.save, session, reason=reason, by=by)
+
     async def pause(self, session: str, *, reason: str = "", by: str = "") -> None:
         """See `AgentStore.pause`."""
         await in_thread(self._store.pause, session, reason=reason, by=by)
