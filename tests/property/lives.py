@@ -18,6 +18,7 @@ from perdure.runtime.store import AgentStore
 from perdure.session.parallel import THREAD
 from perdure.stores import open_store
 from perdure.stores.contract import Store
+from tests.property import loops
 from tests.property.programs import Op, Program, perform
 from tests.property.worlds import Broken, Crash, Endless, LostReply, World, canonical, living
 
@@ -52,6 +53,7 @@ class _Life:
     program: Program
     store: AgentStore
     world: World
+    in_loop: bool = False
     changed: bool = False
     again: int = 0
     status: str = "stuck"
@@ -67,11 +69,13 @@ class _Life:
         fingerprint = "2" if self.changed and self.program.changed is not None else "1"
         with living(self.world, code=fingerprint):
             if form == "handle":
-                return self._handle(ops)
+                return loops.handle(self.store, SESSION, ops) if self.in_loop else self._handle(ops)
 
             def agent(s: perdure.Session) -> Any:
                 return perform(form, ops, s)
 
+            if self.in_loop:
+                agent = loops.agent(form, ops)
             agent = (perdure.steps if form == "steps" else perdure.agent)(agent)
             outcome = self.store.run(agent, SESSION, input="go")
             return outcome.status, outcome.error if outcome.status == "failed" else outcome.result
@@ -114,10 +118,12 @@ class _Life:
         return asked
 
 
-def live(program: Program, crash_at: tuple[int, ...] = (), *, backend: Store | None = None) -> End:
+def live(
+    program: Program, crash_at: tuple[int, ...] = (), *, backend: Store | None = None, in_loop: bool = False
+) -> End:
     """The end of a program that is killed at these instants, helped when it waits, repaired when it failed."""
     world = World(crash_at)
-    life = _Life(program, AgentStore(backend or open_store("memory:")), world)
+    life = _Life(program, AgentStore(backend or open_store("memory:")), world, in_loop)
     try:
         asked = life.go()
         world.crash_at = ()
@@ -183,9 +189,10 @@ def everywhere(
     pairs: int = 0,
     judge: Callable[[End, End], str | None] = differs,
     place: Callable[[], Store] | None = None,
+    in_loop: bool = False,
 ) -> str | None:
     """Crashes a program at every instant; the first difference from its unharmed end, or from `want`."""
-    unharmed = live(program, backend=place() if place else None)
+    unharmed = live(program, backend=place() if place else None, in_loop=in_loop)
     want = want or unharmed
     if want.status not in ("completed", "idle"):
         return f"unharmed: {want.status} {want.result}"
@@ -193,7 +200,7 @@ def everywhere(
     if found:
         return f"unharmed: {found}"
     for at in crashes(unharmed.instants, pairs=pairs):
-        found = judge(want, live(program, at, backend=place() if place else None))
+        found = judge(want, live(program, at, backend=place() if place else None, in_loop=in_loop))
         if found:
             return f"crash at {at}: {found}"
     return None

@@ -194,7 +194,8 @@ def _act(op: Op, place: int, s: perdure.Session) -> None:
                     s.save()
                 _keep(s, got)
         case Together():
-            for got in _together(op, s):
+            together = getattr(s, "together", None)  # an event loop makes its own block
+            for got in together(op) if together else _together(op, s):
                 _keep(s, got)
         case _:
             _keep(s, _call(op, s))

@@ -28,6 +28,19 @@ ON_DISK = (
 )
 
 
+IN_LOOP = (
+    "a parallel block of each class",
+    "identical calls in parallel",
+    "one key, many calls in parallel",
+    "calls inside parallel calls",
+    "a parallel block with errors",
+    "a save inside a parallel block",
+    "a handle saves while calls are open",
+    "a rollback over a parallel block",
+    "values in arguments",
+)
+
+
 def _abandoning(program: Program) -> Program:
     return replace(program, person=Person(program.person.standing, abandons=True))
 
@@ -46,6 +59,18 @@ def test_a_play_ends_as_if_unharmed(name: str) -> None:
 @pytest.mark.parametrize("name", ON_DISK)
 def test_on_disk_too(name: str, place: Callable[[], Store]) -> None:
     assert everywhere(PLAYS[name], place=place) is None
+
+
+@pytest.mark.parametrize("name", IN_LOOP)
+def test_in_an_event_loop_it_ends_as_in_a_thread(name: str) -> None:
+    assert everywhere(PLAYS[name], want=live(PLAYS[name]), in_loop=True) is None
+
+
+@pytest.mark.storm
+@settings(max_examples=settings().max_examples // 8, suppress_health_check=[HealthCheck.too_slow])
+@given(programs(ops_max=4))
+def test_any_program_in_an_event_loop_ends_as_in_a_thread(program: Program) -> None:
+    assert everywhere(program, want=live(program), in_loop=True) is None
 
 
 @pytest.mark.storm
