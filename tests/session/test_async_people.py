@@ -56,3 +56,19 @@ def test_it_is_stopped(what: str, status: str, store) -> None:
     assert (outcome.status, outcome.reason, calls) == (status, f"{status} by me", [0])
     again = asyncio.run(store.arun(agent, "a"))
     assert (again.status, again.result) == (("completed", "done") if what == "pause" else ("cancelled", None))
+
+
+def test_it_is_looked_at(store) -> None:
+    seen = []
+
+    async def tool() -> None:
+        assert await store.aio.save("a", by="me")
+
+    async def agent(s):
+        s.state["n"] = 1
+        await s.call(tool)
+        await s.call(lambda: seen.append(store.state_at("a")))
+        return "done"
+
+    assert asyncio.run(store.arun(agent, "a")).result == "done"
+    assert seen == [{"n": 1}]
