@@ -108,7 +108,7 @@ class RestoreError(DamageError):
 
 
 class UnfinishedError(DamageError):
-    """A session that was imported or copied half-way. It is neither read nor gone on with."""
+    """A session that was imported or copied half-way. It has no state, and is not gone on with."""
 
     code, exit_status = "unfinished", 23
 
