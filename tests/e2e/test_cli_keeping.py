@@ -1,0 +1,111 @@
+"""`gc`, `erase` and `doctor` at the command line: nothing goes unsaid, nothing without `--yes`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.cli import main
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a store of two sessions."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    with perdure.open("perdure.db") as store:
+        for session in ("a", "b"):
+            with store.session(session) as s:
+                for n in range(10):
+                    s.state["text"] = f"{session} {n} " * 50
+                    s.save()
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Status, stdout and stderr of a command."""
+    status = 0
+    try:
+        main(list(words))
+    except SystemExit as left:
+        status = int(left.code or 0)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_gc_tells_first_and_does_it_when_told(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "gc", "--keep-last", "2")
+    assert status == 0
+    assert "would go" in out
+    assert "to do it, say --yes" in out
+    dry = json.loads(run(capsys, "gc", "--keep-last", "2", "--json")[1])
+    assert dry["dry_run"]
+    done = json.loads(run(capsys, "gc", "--keep-last", "2", "--yes", "--json")[1])
+    assert [one["snapshots"] for one in done["sessions"]] == [one["snapshots"] for one in dry["sessions"]] == [8, 8]
+    status, out, _ = run(capsys, "log", "a")
+    assert status == 0
+    assert "retention, " in out
+    assert " dropped " in out
+    status, _, err = run(capsys, "state", "a", "--at", "3")
+    assert (status, "retention" in err) == (46, True)
+    assert run(capsys, "verify")[0] == 0
+
+
+def test_gc_wants_to_know_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ((), ("--keep", "soon"), ("--keep-last", "-1")):
+        assert run(capsys, "gc", *words)[0] == 2
+    assert run(capsys, "gc", "nobody", "--keep", "1.5h")[0] == 42
+
+
+def test_gc_tells_what_it_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with perdure.open("perdure.db") as store, store.session("a"):
+        _, out, _ = run(capsys, "gc", "--keep-last", "0", "--yes")
+    assert "left alone: a: pid " in out
+
+
+def test_erase_tells_first_and_does_it_when_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with perdure.open("perdure.db") as store:
+        store.fork("a", into="fork")
+    status, _, err = run(capsys, "erase", "a")
+    assert (status, "fork" in err) == (51, True)
+    status, out, _ = run(capsys, "erase", "a", "--family")
+    assert (status, "cannot be undone" in out) == (0, True)
+    assert json.loads(run(capsys, "erase", "a", "--family", "--json")[1]) == {
+        "erased": False,
+        "sessions": ["fork", "a"],
+        "left": None,
+    }
+    assert run(capsys, "erase", "a", "--family", "--yes")[0] == 0
+    assert [one["session"] for one in json.loads(run(capsys, "ls", "--json")[1])["sessions"]] == ["b"]
+    assert run(capsys, "show", "a")[0] == 44
+
+
+def damage(statement: str) -> None:
+    with closing(sqlite3.connect("perdure.db")) as db:
+        db.execute(statement)
+        db.commit()
+
+
+def test_the_doctor_tells_what_mends_and_mends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "doctor") == (0, "2 sessions looked at; --deep reads every byte of them\nnothing is wrong\n", "")
+    damage("DELETE FROM points WHERE key = (1 << 32) + 5")
+    status, out, _ = run(capsys, "doctor")
+    assert (status, "to mend it: perdure doctor --fix" in out) == (20, True)
+    (one,) = json.loads(run(capsys, "doctor", "--fix", "--json")[1])["findings"]
+    assert (one["kind"], one["session"], one["mended"]) == ("index", "a", True)
+    assert run(capsys, "doctor", "--deep")[0] == 0
+
+
+def test_one_goes_on_from_before_the_damage(capsys: pytest.CaptureFixture[str]) -> None:
+    damage("UPDATE records SET body = zeroblob(50) WHERE key = (1 << 32) + 8")
+    status, out, _ = run(capsys, "doctor", "--deep")
+    assert (status, "perdure doctor a --go-on 'a mended'" in out) == (20, True)
+    assert run(capsys, "doctor", "a")[0] == 2
+    made = json.loads(run(capsys, "doctor", "a", "--go-on", "a mended", "--json")[1])
+    assert (made["session"], made["at"], made["next"]) == ("a mended", 7, "perdure show 'a mended'")
+    assert run(capsys, "verify", "a mended")[0] == 0
+    assert run(capsys, "doctor", "b", "--go-on", "c")[0] == 63

@@ -1,0 +1,44 @@
+"""House is kept beside writers: another session is saved all the while, and none of its saves is refused or lost."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure import limits
+
+
+@pytest.mark.parametrize("url", ["memory:", "{}/agents.db", "file://{}/agents"])
+def test_another_session_is_saved_meanwhile(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SLICE_RECORDS", 5)
+    saved: list[int] = []
+    failed: list[BaseException] = []
+    collected = threading.Event()
+    with perdure.open(url.format(tmp_path)) as store:
+        with store.session("old") as s:
+            for n in range(100):
+                s.state["n"] = n
+                s.save()
+
+        def work() -> None:
+            try:
+                with store.session("live") as s:
+                    while not collected.is_set() or len(saved) < 5:
+                        s.state["n"] = len(saved)
+                        saved.append(s.save() or 0)
+            except BaseException as error:  # noqa: BLE001 - told to the test, which fails with it
+                failed.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        found = store.gc(keep_last=1, dry_run=False)
+        collected.set()
+        thread.join()
+        assert failed == []
+        old = next(one for one in found.sessions if one.session == "old")
+        assert (old.snapshots, old.left_alone) == (99, "")
+        assert store.state_at("live")["n"] == len(saved) - 1
+        assert all(store.verify(info.id).ok for info in store.sessions())
