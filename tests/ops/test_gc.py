@@ -332,6 +332,36 @@ def test_a_point_that_stayed_can_be_forked(store: AgentStore) -> None:
     assert store.state_at("fork of it")["n"] == -1
 
 
+def test_a_record_that_is_gone_is_not_forked_at(store: AgentStore) -> None:
+    states = filled(store)
+    first, second, *_ = states
+    collect(store, keep_last=3)
+    for at in (first, second, second + 1):
+        with pytest.raises(NoPointError, match="retention"):
+            store.fork("s", at=at, into="fork")
+    assert [info.id for info in store.sessions()] == ["s"]
+    store.fork("s", at=1, into="from its opening")
+    assert store.state_at("from its opening") == {}
+
+
+def test_the_end_of_a_branch_with_a_name_stays(store: AgentStore) -> None:
+    states = filled(store, saves=20)
+    points = [*states]
+    store.rollback("s", points[9], branch="second")
+    with store.session("s") as s:
+        for n in range(10):
+            s.state["n"] = 100 + n
+            end = s.save()
+    store.rollback("s", points[9])
+    filled(store, saves=10)
+    before = [(one.number, one.name) for one in store.branches("s")]
+    collect(store, keep_last=1)
+    assert end in seqs(store)
+    assert points[-1] not in seqs(store), "that of a branch without a name goes"
+    assert store.state_at("s", end or 0)["n"] == 109
+    assert [(one.number, one.name) for one in store.branches("s")] == before
+
+
 def test_a_collected_session_is_copied_whole(store: AgentStore) -> None:
     filled(store)
     collect(store, keep_last=2)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from perdure.errors import NoPointError
+from perdure.log import dropped
 from perdure.log.branch import branch, leaves
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def branches(entries: Iterable[Entry]) -> list[Branch]:
 
 
 def _leaves_something(entry: Entry, tip: list[Entry], to: int) -> bool:
-    return entry.kind != "status" or any(e.seq > to and e.kind in LEFT_BEHIND for e in tip)
+    return entry.kind != "status" or any(e.seq > to and dropped.kind_of(e) in LEFT_BEHIND for e in tip)
 
 
 def _began(entry: Entry, number: int, to: int) -> Branch:

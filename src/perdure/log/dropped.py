@@ -32,6 +32,11 @@ def entry_of(record: Record) -> Entry:
     return Entry(record.seq, record.epoch, KIND, record.time_us, {"was": record.kind})
 
 
+def kind_of(entry: Entry) -> str:
+    """The kind that a record is of, or was of before its body was dropped."""
+    return str(entry["was"]) if entry.kind == KIND else entry.kind
+
+
 def body(ranges: Iterable[Range], *, reason: str, summary: Summary) -> dict[str, Any]:
     """The body of an `amended` record: which bodies go, and what of the summary can no longer be folded without them.
 

@@ -126,11 +126,23 @@ def _fold(found: Facts, entries: list[Entry]) -> None:
         if entry.seq == start and entry["undoes"] is not None:
             undone[start] = entry["undoes"]
         found.actions[undone.get(start, start)].append(entry.seq)
+    found.named |= set(_ends_of_named_branches(found, entries))
     told = [entry for entry in entries if entry.kind in ("action_started", "action_finished", "settled", "status")]
     everything = Actions(told)
     found.doubtful = {undone.get(seq, seq) for seq, action in everything.items() if action.known is None}
     found.serious = {seq for seq, action in everything.items() if action.effect != "repeatable"}
     found.standing = set(_standing(everything, Actions(branch(entries))) if found.summary.left else ())
+
+
+def _ends_of_named_branches(found: Facts, entries: list[Entry]) -> Iterator[int]:
+    """The newest snapshot of each branch that was left and has a name."""
+    first, name = 0, ""
+    for entry in entries:
+        if leaves(entry) is not None:
+            newest = max((seq for seq in found.points if first < seq < entry.seq), default=0) if name else 0
+            if newest:
+                yield newest
+            first, name = entry.seq, entry.body.get("branch") or ""
 
 
 def _referred(entry: Entry) -> list[int]:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from perdure import clock, faults
 from perdure.errors import NoPointError, SessionUnknownError
 from perdure.log import dropped, points
-from perdure.log.branch import is_restore_point
+from perdure.log.branch import branch, is_restore_point
 from perdure.log.entry import Entry, link
 from perdure.log.marks import name_mark
 from perdure.log.origin import Base, writer_of
 from perdure.log.summary import Summary
 from perdure.session.opening import FORMAT_VERSION, opening_of, summary_of
 from perdure.session.request import Draft
-from perdure.session.snapshot import Reader
+from perdure.session.snapshot import SNAPSHOTS, Reader
 from perdure.session.writer import keyframes_of
 from perdure.stores.contract import Batch
 
@@ -122,14 +122,28 @@ def _batch(session: str, chain: bytes, summary: Summary, first: list[Entry], dra
 def _keyframes(reader: Reader, seq: int, *, head: int, first: Entry) -> list[Entry]:
     """The keyframes of snapshots up to this record that the fork would not have from there, as records after `first`.
 
-    Retention leaves a keyframe in the place of the deltas before a point, and its record is a later one.
+    Retention leaves a keyframe in the place of the deltas before a point, and its record is a later one. Raises
+    `NoPointError` if it dropped what the fork would go on with.
     """
     sessions = (reader.session, *(base.session for base in reader.bases))
     if seq == head or not any(reader.store.find(session, dropped.MARK) for session in sessions):
         return []
+    _check_kept(reader, seq)
     later = [record for of, record in reader.store.keyframes(reader.session) if of <= seq < record]
     bodies = [reader.entries(after=record - 1, upto=record)[0].body for record in later]
     return [Entry(n, first.epoch, "keyframe", first.time_us, body) for n, body in enumerate(bodies, first.seq + 1)]
+
+
+def _check_kept(reader: Reader, seq: int) -> None:
+    """Raises unless the newest snapshot at this record, and all that came after it, is still there."""
+    for entry in reversed(branch(reader.entries(upto=seq))):
+        if entry.kind in SNAPSHOTS:
+            return
+        if entry.kind == dropped.KIND and entry["was"] not in ("keyframe", "owned", "status"):
+            raise NoPointError(
+                f"{reader.session}: retention dropped record {entry.seq}, which a fork at {seq} would go on with; "
+                f"perdure show {reader.session} lists the restore points that are left"
+            )
 
 
 def _body(opening: Body, origin: Body) -> Body:
