@@ -15,13 +15,13 @@ from pathlib import Path
 
 import perdure
 from perdure import clock
-from perdure.testing.bench import collecting, files, machine, moving, report, restoring, saving, show
+from perdure.testing.bench import collecting, files, forking, machine, moving, report, restoring, saving, show
 from perdure.testing.bench.crowd import crowd
 from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
 from perdure.testing.bench.saving import Found
 from perdure.testing.bench.turns import Samples, take
 
-SECTIONS = ("w1", "w2", "w3", "w4", "resume", "many", "moved", "files", "gc", "import")
+SECTIONS = ("w1", "w2", "w3", "w4", "fork", "resume", "many", "moved", "files", "gc", "import")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -81,7 +81,11 @@ def _round(plan: Plan, only: Sequence[str], name: str) -> Found:
             case "w3":
                 found |= crowd(plan)
             case "w4":
-                found |= restoring.restore(plan, saved or _saved(plan))
+                saved = saved or _saved(plan)
+                found |= restoring.restore(plan, saved)
+            case "fork":
+                saved = saved or _saved(plan)
+                found |= forking.forks(saved)
             case "resume":
                 found |= restoring.resume(plan)
             case "many":
