@@ -16,7 +16,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 
 
 def documented() -> dict[str, set[str]]:
-    rows = re.findall(r"^\| `(\w+)`[^|]*\| (.*) \|$", PAGE.read_text().split("## 7. Bodies")[1], re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)`[^|]*\| (.*) \|$", PAGE.read_text().split("## 7. Bodies")[1].split("\n## ")[0], re.MULTILINE
+    )
     found: dict[str, set[str]] = {}
     for kind, fields in rows:
         found.setdefault(kind, set()).update(re.findall(r"`(\w+)`", fields))
