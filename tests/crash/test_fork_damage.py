@@ -87,6 +87,7 @@ def test_whatever_is_damaged_is_found(path: Path, statement: str) -> None:
             pass
         else:
             assert not report.ok
+        store.sessions()
         before = store.backend.lease("b").epoch
         with pytest.raises(DamageError):
             store.run(agent, "fork of a")

@@ -362,3 +362,16 @@ def test_damage_in_the_base_is_told_of_the_fork(tmp_path, world):
         assert store.verify("early").ok
         with pytest.raises(perdure.errors.DamageError, match="record 5"):
             store.run(world.agent, "f")
+
+
+def test_forks_of_forks_go_deep(store):
+    with store.session("f0") as s:
+        s.state["n"] = 0
+    for n in range(1, 60):
+        store.fork(f"f{n - 1}", into=f"f{n}")
+        with store.session(f"f{n}") as s:
+            s.state["n"] = n
+    assert store.verify("f59").ok
+    assert len(store.snapshots("f59")) == 60
+    assert store.state_at("f59", store.snapshots("f59")[30].seq) == {"n": 30}
+    assert {len(head.bases) for head in store.backend.heads()} == {*range(60)}

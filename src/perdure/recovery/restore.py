@@ -16,7 +16,7 @@ from perdure.log.origin import seam_of
 from perdure.log.summary import with_point
 from perdure.recovery.history import SNAPSHOTS, History, history
 from perdure.session.opening import summary_of
-from perdure.stores.contract import Point, Store
+from perdure.stores.contract import Head, Point, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +107,24 @@ def _offering(store: Store, session: str, error: DamageError) -> DamageError:
 
 
 def points(store: Store, session: str) -> list[Point]:
-    """The index of snapshots, oldest first, checked against the digest beside the head. Raises `DamageError`."""
+    """The index of snapshots, oldest first, checked against the sums beside the heads. Raises `DamageError`.
+
+    Each session that a fork goes on from has the sum of its own.
+    """
     head = store.head(session)
-    before = [p for p in points(store, head.base.session) if p.seq <= head.base.seq] if head.base else []
+    shared = [p for base in head.bases for p in _own(store, store.head(base.session)) if p.seq <= base.seq]
+    return shared + _own(store, head)
+
+
+def _own(store: Store, head: Head) -> list[Point]:
+    """The points that the session made itself."""
+    session, total = head.session, b""
     found = [point for point in store.points(session) if seam_of(head.bases) < point.seq <= head.seq]
-    digest = b""
     try:
         for p in found:
-            digest = with_point(digest, seq=p.seq, parent=p.parent, flags=p.flags, name=p.name, time_us=p.time_us)
+            total = with_point(total, seq=p.seq, parent=p.parent, flags=p.flags, name=p.name, time_us=p.time_us)
     except (struct.error, TypeError) as error:
         raise DamageError(f"{session}: the index of its snapshots is not what was written: {error}") from error
-    if digest != summary_of(head, session).points:
+    if total != summary_of(head, session).points:
         raise DamageError(f"{session}: the index of its snapshots is not what was written")
-    return before + found
+    return found

@@ -119,8 +119,12 @@ def heads(db: sqlite3.Connection) -> list[Head]:
     names = {number: told for told, *_, number, _, _ in rows}
 
     def places(number: int) -> tuple[Base, ...]:
+        found: list[Base] = []
         base, seam = ups[number]
-        return () if base is None or base not in ups else (*places(base), Base(names[base], seam))
+        while base in ups and base < number:  # a base is older than its forks: damage makes no circle
+            found.insert(0, Base(names[base], seam))
+            number, (base, seam) = base, ups[base]
+        return tuple(found)
 
     return [
         Head(told, family, seq, chain, epoch, summary, places(number))
