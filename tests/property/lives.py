@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import perdure
-from perdure.errors import SuspendedError
+from perdure.errors import RecordedError, SuspendedError
 from perdure.runtime.store import AgentStore
 from perdure.session.parallel import THREAD
 from perdure.stores import open_store
@@ -93,7 +93,7 @@ class _Life:
     def _tries_again(self, error: Any) -> bool:
         """Whether this error is of a tool that was repaired already: it failed beside another, in the same block."""
         self.again += 1
-        return self.again <= AGAIN_MAX and isinstance(error, Broken | LostReply)
+        return self.again <= AGAIN_MAX and isinstance(error, Broken | LostReply | RecordedError)
 
     def go(self) -> list[str]:
         """Runs until it is over. What was asked on the way."""

@@ -120,6 +120,9 @@ PLAYS: Final[dict[str, Program]] = {
     "a parallel block with errors": Program(
         "script", (Together(("pay", "store_broken", "pay_lost")), Together(("pay_broken", "look")), Do("pay", 2))
     ),
+    "two of a parallel block end the run, one after the other": Program(
+        "script", (Together(("pay_lost", "pay_lost", "store_broken")), Do("pay"))
+    ),
     "a save inside a parallel block": Program(
         "script", (Together(("pay", "store", "charge"), save_after=1), Rollback(-1), Do("pay", 2))
     ),

@@ -127,8 +127,9 @@ def test_the_branch_is_what_no_later_record_left(rnd):
     entries = lived(rnd, 25)
     kept = branch(entries)
     for entry in entries:
+        belongs_to = entry["around"] if entry.kind == "status" else [about(entry) or len(entries) + 1]
         left = any(
-            to < entry.seq and not ((about(entry) or to + 1) <= to)
+            to < entry.seq and not any(seq <= to for seq in belongs_to)
             for later in entries[entry.seq :]
             if (to := leaves(later)) is not None
         )

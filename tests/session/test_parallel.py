@@ -419,3 +419,26 @@ def test_an_interrupt_does_not_wait_for_the_calls(store):
     with pytest.raises(KeyboardInterrupt):
         code()
     release.set()
+
+
+def test_two_calls_whose_errors_end_the_run_in_turn_are_each_settled_once(store):
+    lost = [True]
+
+    def pay(n):
+        if lost[0]:
+            raise OSError(n)
+        return n
+
+    def agent(s):
+        with s.parallel() as p:
+            promises = [p.call(pay, n) for n in (1, 2)]
+        return [promise.result() for promise in promises]
+
+    assert store.run(agent, "s").status == "failed"
+    lost[0] = False
+    for n in (1, 2):
+        (doubt,) = store.run(agent, "s").questions
+        store.settle("s", doubt.seq, "done", result=f"paid {n}")
+        last = store.run(agent, "s")
+        assert last.status == ("failed" if n == 1 else "completed")
+    assert last.result == ["paid 1", "paid 2"]

@@ -88,6 +88,14 @@ def about(entry: Entry) -> int | None:
     return None if of is None else int(of)
 
 
+def concerned(entry: Entry) -> tuple[int, ...]:
+    """The starts that a later record says something about: one, or all that the error which ended a run makes void."""
+    if entry.kind == "status":
+        return tuple(entry["around"])
+    seq = about(entry)
+    return () if seq is None else (seq,)
+
+
 _STARTED = (
     "name",
     "args",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.log.action import about
+from perdure.log.action import concerned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,12 +32,15 @@ def leaves(entry: Entry) -> int | None:
 
 
 def branch(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries that are on the present branch, in order. Outcomes stay with their start, however late they came."""
+    """The entries that are on the present branch, in order.
+
+    Outcomes stay with their start, however late they came; so does that they are void.
+    """
     tip: list[Entry] = []
     for entry in entries:
         to = leaves(entry)
         if to is not None:
-            tip = [kept for kept in tip if kept.seq <= to or (about(kept) or to + 1) <= to]
+            tip = [kept for kept in tip if kept.seq <= to or min(concerned(kept), default=to + 1) <= to]
         tip.append(entry)
     return tip
 

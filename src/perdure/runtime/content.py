@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.errors import NotKeptError, UndecidedError
-from perdure.log.action import Actions, about
+from perdure.log.action import Actions, concerned
 from perdure.session import argument
 from perdure.session import call as calls
 from perdure.session.snapshot import Reader, snapshot
@@ -39,7 +39,7 @@ class ActionContent:
 def content(store: Store, session: str, seq: int) -> ActionContent:
     """The action that begins with this record. Raises `UndecidedError` when it begins none, `DamageError`."""
     reader = Reader(store, session)
-    action = Actions(entry for entry in reader.entries() if seq in (entry.seq, about(entry))).get(seq)
+    action = Actions(entry for entry in reader.entries() if seq in (entry.seq, *concerned(entry))).get(seq)
     if action is None:
         raise UndecidedError(
             f"{session}: record {seq} is not the start of an action; perdure show {session} lists them"

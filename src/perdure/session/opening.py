@@ -17,7 +17,7 @@ from perdure.errors import (
     UnfinishedError,
 )
 from perdure.log import summary as summaries
-from perdure.log.action import about
+from perdure.log.action import concerned
 from perdure.log.branch import branch, is_reentry
 from perdure.log.marks import COMPLETED
 from perdure.log.origin import opening as merged
@@ -298,7 +298,7 @@ def open_there(reader: Reader, reentry: Entry) -> list[Entry]:
     if not open_there:
         return []
     before = branch(reader.entries(after=min(open_there) - 1, upto=reentry.seq - 1))
-    return [entry for entry in before if entry.seq in open_there or about(entry) in open_there]
+    return [entry for entry in before if entry.seq in open_there or open_there.intersection(concerned(entry))]
 
 
 def result_of(reader: Reader, opening: Opening, summary: Summary) -> Any:
