@@ -58,6 +58,13 @@ POLL_S_MIN: Final = 0.02
 POLL_S_MAX: Final = 0.5
 """… up to this."""
 
+BACKOFF_S: Final = 0.1
+"""How long an action that failed waits before it is tried again, unless it is declared otherwise: at first, then twice
+as long each time, and a random part of as much …"""
+
+BACKOFF_S_MAX: Final = 60.0
+"""… up to this."""
+
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""
 

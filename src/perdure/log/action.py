@@ -63,6 +63,10 @@ class Action:
     attempts: int = 1
     undone: bool = False
     started_us: int = 0
+    """When its newest attempt started."""
+    tried: int = 0
+    """The record of its newest attempt, if that is not the first."""
+    timeout_s: float | None = None
 
     @property
     def known(self) -> Outcome | None:
@@ -113,12 +117,14 @@ _STARTED = (
 
 def started(entry: Entry) -> Action:
     """The action that a record of its first start begins."""
-    return Action(seq=entry.seq, started_us=entry.time_us, **{field: entry.body[field] for field in _STARTED})
+    told = {field: entry.body[field] for field in _STARTED}
+    return Action(seq=entry.seq, started_us=entry.time_us, timeout_s=entry.body.get("timeout_s"), **told)
 
 
 def started_body(action: Action) -> dict[str, Any]:
     """The body of the record of an action's first start."""
-    return {**{field: getattr(action, field) for field in _STARTED}, "of": None, "attempt": 1}
+    told = {field: getattr(action, field) for field in _STARTED}
+    return {**told, "of": None, "attempt": 1, "timeout_s": action.timeout_s}
 
 
 def outcome_body(outcome: Outcome) -> dict[str, Any]:
@@ -156,6 +162,7 @@ class Actions(dict[int, Action]):
     def _outcome(self, action: Action, entry: Entry) -> None:
         if entry.kind == "action_started":
             action.outcome, action.attempts = None, action.attempts + 1
+            action.tried, action.started_us = entry.seq, entry.time_us
             return
         if entry["how"] == CHANGED:
             action.outcome, action.later = Outcome("result", entry["value"]), None

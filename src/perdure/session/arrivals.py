@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING
 
 from perdure import clock, limits
 from perdure.session import item as items
+from perdure.session.lease import is_dead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.session.item import Sent
-    from perdure.session.request import AwaitItems
+    from perdure.session.request import AwaitItems, AwaitTime
     from perdure.stores.contract import Store
+
+
+def pass_time(request: AwaitTime, *, go_on: Callable[[], None]) -> None:
+    """The answer to an `AwaitTime`, in the thread that waits. `go_on` is called now and then, as for `arrivals`."""
+    end = clock.monotonic_s() + request.wait_s
+    while (left_s := end - clock.monotonic_s()) > 0 and not (request.owner and is_dead(request.owner)):
+        go_on()
+        time.sleep(min(limits.POLL_S_MAX, left_s))
 
 
 def arrivals(store: Store, session: str, request: AwaitItems, *, go_on: Callable[[], None]) -> tuple[list[Sent], float]:

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from weakref import WeakSet
 
-from perdure import limits
+from perdure import clock, limits
 from perdure.errors import (
     ClosedError,
     ConflictError,
@@ -24,8 +24,8 @@ from perdure.errors import (
     SuspendedError,
 )
 from perdure.session import call as calls
-from perdure.session import inside, scope
-from perdure.session.arrivals import arrivals
+from perdure.session import inside, scope, timed
+from perdure.session.arrivals import arrivals, pass_time
 from perdure.session.async_parallel import AsyncParallel, check_may_draw
 from perdure.session.call import Unknown
 from perdure.session.face import Face, check_callable, is_coroutine, verifying
@@ -37,6 +37,7 @@ from perdure.session.request import (
     AwaitFlights,
     AwaitItems,
     AwaitSiblings,
+    AwaitTime,
     Commit,
     Ended,
     Request,
@@ -356,7 +357,7 @@ class AsyncSession(Face):
                 return await self._outside(self._attempt(request))
             case Verify():
                 return await self._outside(self._verify(request))
-            case AwaitCut() | AwaitFlights() | AwaitSiblings() | AwaitItems():
+            case AwaitCut() | AwaitTime() | AwaitFlights() | AwaitSiblings() | AwaitItems():
                 return await self._outside(self._await(request))
             case _:
                 if isinstance(request, StateAt):
@@ -437,17 +438,10 @@ class AsyncSession(Face):
         except asyncio.CancelledError as cancelled:
             return trying.cut_short(cancelled, began=False)
         trying.begins()
-        with inside.running(self._core, request.stack):
+        with inside.running(self._core, request.stack), timed.limited() as left:
             work = asyncio.ensure_future(self._called(trying))
-        can_be_cut = is_coroutine(trying.fn)
-        while not work.done():
-            try:
-                await asyncio.wait([work])
-            except asyncio.CancelledError:
-                if can_be_cut and self._core.leaving is None:
-                    work.cancel()
-                else:
-                    self._owe(cancelled=True)
+        if await self._is_over(work, trying, left):
+            return trying.timed_out()
         if work.cancelled():
             return trying.cut_short(asyncio.CancelledError(), began=True)
         try:
@@ -455,6 +449,26 @@ class AsyncSession(Face):
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its outcome
             return trying.raised(error)
         return trying.returned(result)
+
+    async def _is_over(self, work: asyncio.Future[Any], trying: Trying, left: threading.Event) -> bool:
+        """Waits for an attempt to end. Whether its time was over before; a thread goes on then, left to itself."""
+        can_be_cut, end_s = is_coroutine(trying.fn), _end_s(trying.timeout_s)
+        while not work.done() and not left.is_set():
+            try:
+                await asyncio.wait([work], timeout=None if end_s is None else max(0.0, end_s - clock.monotonic_s()))
+            except asyncio.CancelledError:
+                if can_be_cut and self._core.leaving is None:
+                    work.cancel()
+                else:
+                    self._owe(cancelled=True)
+            if end_s is not None and not work.done() and clock.monotonic_s() >= end_s:
+                left.set()
+        if not left.is_set():
+            return False
+        if can_be_cut:
+            work.cancel()
+            self._owe((await to_its_end(lambda: asyncio.wait([work])))[1])
+        return not work.done() or work.cancelled()
 
     @staticmethod
     async def _called(trying: Trying) -> Any:
@@ -475,8 +489,14 @@ class AsyncSession(Face):
                 return await self._siblings()
             case AwaitItems():
                 return await self._arrivals(request)
+            case AwaitTime():
+                return await self._in_thread(pass_time, request)
 
     async def _arrivals(self, request: AwaitItems) -> tuple[list[Sent], float]:
+        return await self._in_thread(arrivals, self._opened.reader.store, self.id, request)
+
+    async def _in_thread(self, wait: Callable[..., T], *args: Any) -> T:
+        """Waits in a thread; it ends when the waiting task is cancelled or the run is to stop."""
         given_up = threading.Event()
 
         def go_on() -> None:
@@ -485,7 +505,7 @@ class AsyncSession(Face):
             self._check_stop()
 
         try:
-            return await in_thread(arrivals, self._opened.reader.store, self.id, request, go_on=go_on)
+            return await in_thread(wait, *args, go_on=go_on)
         finally:
             given_up.set()
 
@@ -556,3 +576,7 @@ def _at_once(steps: Steps) -> Any:
     except StopIteration as done:
         return done.value
     raise AssertionError(f"it must not wait here: {request}")
+
+
+def _end_s(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else clock.monotonic_s() + timeout_s

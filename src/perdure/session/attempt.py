@@ -26,6 +26,13 @@ def attempted(call: Call, action: Action, result: Any, error: Exception | None, 
     return Ended(Outcome("error", failure.recorded(error), final, not_done, origin), error)
 
 
+def timed_out(call: Call, action: Action, *, failures: int) -> Ended:
+    """The outcome of an attempt whose time is over. It may have done something, or go on to do it."""
+    error = TimeoutError(f"{call.text()} took longer than {call.options.timeout_s:g} s")
+    ended = attempted(call, action, None, error, failures=failures)
+    return Ended(ended.outcome, error, cut_short=True)
+
+
 def cut_short(action: Action, error: BaseException, *, began: bool, took_us: int) -> Ended:
     """The outcome of an attempt that was cancelled. `began`: its function may have done something."""
     told = failure.recorded(error) | {"took_us": took_us}

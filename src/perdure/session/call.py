@@ -13,7 +13,7 @@ import inspect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure import values
+from perdure import limits, values
 from perdure.errors import RefusedError
 from perdure.log.action import STRICTNESS
 from perdure.session import argument
@@ -61,8 +61,14 @@ class Options:
     retries: int = 0
     ignore: tuple[str, ...] = ()
     name: str | None = None
+    timeout_s: float | None = None
+    backoff_s: float = limits.BACKOFF_S
 
     def __post_init__(self) -> None:
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise RefusedError(f"timeout_s={self.timeout_s!r}: it is a number of seconds above 0, or None for no limit")
+        if self.retries < 0 or not self.backoff_s >= 0:
+            raise RefusedError(f"retries={self.retries!r}, backoff_s={self.backoff_s!r}: neither can be negative")
         if self.effect is not None and self.effect not in STRICTNESS:
             raise RefusedError(f"effect={self.effect!r}: it is one of {', '.join(STRICTNESS)}")
         if self.after_rollback not in ("ask", "again"):

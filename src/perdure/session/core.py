@@ -10,7 +10,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from perdure import values
+from perdure import clock, values
 from perdure.errors import (
     AbandonedError,
     ArgumentsChangedError,
@@ -25,6 +25,7 @@ from perdure.log.marks import key_mark
 from perdure.session import call as calls
 from perdure.session import failure
 from perdure.session.attempt import cut_short_us
+from perdure.session.backoff import backoff_s
 from perdure.session.call import Call, Done, NotDone
 from perdure.session.ground import Ground
 from perdure.session.people import Ask, People
@@ -32,6 +33,7 @@ from perdure.session.request import (
     Attempt,
     AwaitCut,
     AwaitFlights,
+    AwaitTime,
     Draft,
     Ended,
     Find,
@@ -129,9 +131,20 @@ class Journal(Ground):
                 ended: Ended = yield from self._attempt(call, action)
                 if ended.outcome.final:
                     return ended.outcome, ended.error
+                yield from self._back_off(call, action)
                 action = yield from self._start(call, action)
         finally:
             self.flights.end(action.seq)
+
+    def _back_off(self, call: Call, action: Action) -> Steps:
+        """Waits before the next attempt. What comes into the inbox meanwhile is obeyed at once, in the agent's code."""
+        end = clock.monotonic_s() + backoff_s(self.failures_of(action), first_s=call.options.backoff_s)
+        while (left_s := end - clock.monotonic_s()) > 0:
+            if self.stack or self.inbox.is_waiting:
+                yield AwaitTime(left_s)
+            else:
+                yield from self.inbox.wait(left_s)
+            self.go_on()
 
     def _one_with_key(self, call: Call) -> Steps:
         """Waits while a call with the same key is in flight."""
@@ -189,6 +202,7 @@ class Journal(Ground):
 
     def settle_doubt(self, call: Call | None, action: Action) -> Steps:
         """Asks `verify`; raises `Suspended` when it cannot tell. None: it did not happen and may run."""
+        yield from self._await_deadline(action)
         said = (yield Verify(call, action)) if call and call.options.verify else None
         if isinstance(said, Done):
             outcome = Outcome("result", values.encode(said.result, at=f"result of verify for {action.name}"))
@@ -199,6 +213,15 @@ class Journal(Ground):
         body = {"started": action.seq, **outcome_body(outcome), "by": "verify", "why": ""}
         yield from self.commit(Draft("settled", body, self._marks(action)))
         return None if outcome.how == "not done" else outcome
+
+    def _await_deadline(self, action: Action) -> Steps:
+        """One in doubt may still be running where it was started, until its time is over or that process is."""
+        left_s = (action.started_us - clock.now_us()) / 1e6 + (action.timeout_s or 0.0)
+        if left_s <= 0 or action.timeout_s is None:
+            return
+        owners = [e for e in (yield from self.whole()) if e.kind == "owned" and e.seq < max(action.seq, action.tried)]
+        if owners and owners[-1].epoch < self.epoch:
+            yield AwaitTime(min(left_s, action.timeout_s), owners[-1]["owner"])
 
     # --- effects that stand on a branch that was left -----------------------------------------------------------------
 
@@ -300,6 +323,7 @@ class Journal(Ground):
             undoes=call.undoes,
             after_rollback=call.options.after_rollback,
             asked=self._asked.pop(id(call), None),
+            timeout_s=call.options.timeout_s,
         )
 
     def _attempt(self, call: Call, action: Action) -> Steps:

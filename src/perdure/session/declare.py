@@ -12,6 +12,7 @@ from collections import ChainMap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
 
+from perdure import limits
 from perdure.errors import RefusedError
 from perdure.session import scope
 from perdure.session.call import DECLARED, Options, name_of, undo_name
@@ -48,6 +49,8 @@ def action(
     after_rollback: str = "ask",
     not_done: tuple[type[Exception], ...] = (),
     retries: int = 0,
+    backoff_s: float = limits.BACKOFF_S,
+    timeout_s: float | None = None,
     ignore: Collection[str] = (),
     name: str | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -56,7 +59,9 @@ def action(
     `effect` is repeatable, idempotent or once (the default). `docs/actions.md` tells what each option means. Raises
     `RefusedError` for an option that makes no sense.
     """
-    options = Options(effect, key, verify, undo, after_rollback, tuple(not_done), retries, tuple(ignore), name)
+    options = Options(
+        effect, key, verify, undo, after_rollback, tuple(not_done), retries, tuple(ignore), name, timeout_s, backoff_s
+    )
     register_undo(undo)
 
     def declare(fn: Callable[P, T]) -> Callable[P, T]:

@@ -22,7 +22,8 @@ from perdure.errors import (
     Stopped,
 )
 from perdure.session import call as calls
-from perdure.session.attempt import attempted, cut_short
+from perdure.session import timed
+from perdure.session.attempt import attempted, cut_short, timed_out
 from perdure.session.call import IdempotencyKey
 from perdure.session.declare import plain, register_undo
 from perdure.session.delivery import deliver
@@ -161,6 +162,8 @@ class Face:
             raise ProcessForkedError(f"{self.id} was opened in process {self._pid}; open it again after os.fork()")
         if self._closed:
             raise ClosedError(f"{self.id} is closed; open it again")
+        if timed.is_left():
+            raise RefusedError(f"{self.id}: the time of this attempt is over; it cannot call anything any more")
 
     def _check_stop(self) -> None:
         self._check_open()
@@ -261,6 +264,15 @@ class Trying:
         """It was cancelled. `began`: its function had been called."""
         took_us = self._took_us()
         return cut_short(self._request.action, error, began=began, took_us=took_us), took_us
+
+    def timed_out(self) -> tuple[Ended, int]:
+        """Its time is over."""
+        return timed_out(self._request.call, self._request.action, failures=self._failures), self._took_us()
+
+    @property
+    def timeout_s(self) -> float | None:
+        """How long it may take."""
+        return self._request.call.options.timeout_s
 
     def _took_us(self) -> int:
         return int((clock.monotonic_s() - self._began) * 1e6)

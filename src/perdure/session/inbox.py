@@ -41,6 +41,11 @@ class Inbox:
         self._seen, self._left, self.waits, self._waiting = 0, None, (), False
         self._messages.clear()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a call waits for something to come."""
+        return self._waiting
+
     def heard(self, newest: int) -> None:
         """What a commit told of the inbox."""
         self._newest = max(self._newest, newest)

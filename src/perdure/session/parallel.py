@@ -6,6 +6,7 @@ in the order of the calls; only the attempts race.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ from perdure.session import call as calls
 from perdure.session.block import Block, Made
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from perdure.log.action import Action
@@ -34,6 +35,16 @@ _helping: ContextVar[frozenset[Any]] = ContextVar("perdure_helping", default=fro
 def is_helper(session: Session) -> bool:
     """Whether the running code was started by a parallel block of this session."""
     return session in _helping.get()
+
+
+@contextlib.contextmanager
+def helping(session: Session) -> Iterator[None]:
+    """Threads that are started within it may call on behalf of the code that waits for them."""
+    token = _helping.set(_helping.get() | {session})
+    try:
+        yield
+    finally:
+        _helping.reset(token)
 
 
 class Promise(Generic[T]):
@@ -123,8 +134,8 @@ class Parallel(Block):
             self._start_thread(made, action)
 
     def _start_thread(self, made: Made[Any], action: Action) -> None:
-        context = contextvars.copy_context()
-        context.run(_helping.set, _helping.get() | {self._session})
+        with helping(self._session):
+            context = contextvars.copy_context()
         name = f"{THREAD}-{self._session.id}-{made.call.name}"
         thread = threading.Thread(target=context.run, args=(self._see_through, made, action), name=name, daemon=True)
         self._threads[id(made)] = thread

@@ -74,6 +74,17 @@ class AwaitCut:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitTime:
+    """Wait so many seconds, or not at all when this owner is provably gone; others may go on meanwhile.
+
+    Answer: nothing.
+    """
+
+    wait_s: float
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitFlights:
     """Wait until a call in flight has ended; others may go on meanwhile. Answer: nothing."""
 
@@ -122,6 +133,6 @@ class Ended:
     cut_short: bool = False
 
 
-Waiting: TypeAlias = AwaitCut | AwaitFlights | AwaitSiblings | AwaitItems
+Waiting: TypeAlias = AwaitCut | AwaitTime | AwaitFlights | AwaitSiblings | AwaitItems
 Reading: TypeAlias = Find | ReadAll | StateAt
 Request: TypeAlias = Commit | Attempt | Verify | Waiting | Reading

@@ -17,8 +17,8 @@ from perdure.errors import (
     SuspendedError,
 )
 from perdure.session import call as calls
-from perdure.session import inside, parallel, scope
-from perdure.session.arrivals import arrivals
+from perdure.session import inside, parallel, scope, timed
+from perdure.session.arrivals import arrivals, pass_time
 from perdure.session.call import Unknown
 from perdure.session.face import Face, check_callable, verifying
 from perdure.session.opening import start
@@ -30,6 +30,7 @@ from perdure.session.request import (
     AwaitFlights,
     AwaitItems,
     AwaitSiblings,
+    AwaitTime,
     Commit,
     Ended,
     Request,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from perdure.session.call import Options
     from perdure.session.declare import Agent
+    from perdure.session.face import Trying
     from perdure.session.item import Sent
     from perdure.session.lease import Keeper
     from perdure.session.opening import Opened
@@ -293,8 +295,13 @@ class Session(Face):
                 return False  # a block lets the others claim before it begins one; nothing cuts a thread short
             case AwaitItems():
                 return self._outside(self._arrivals, request)
+            case AwaitTime():
+                return self._outside(self._pass_time, request)
             case _:
                 return self._read(request)
+
+    def _pass_time(self, request: AwaitTime) -> None:
+        pass_time(request, go_on=self._check_stop)
 
     def _arrivals(self, request: AwaitItems) -> tuple[list[Sent], float]:
         return arrivals(self._opened.reader.store, self.id, request, go_on=self._check_stop)
@@ -327,7 +334,15 @@ class Session(Face):
         trying.begins()
         try:
             with inside.running(self._core, request.stack):
-                result = trying.fn(*trying.args, **trying.kwargs)
+                result = self._called(trying)
+        except timed.TimeOverError:
+            return trying.timed_out()
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its outcome
             return trying.raised(error)
         return trying.returned(result)
+
+    def _called(self, trying: Trying) -> Any:
+        if trying.timeout_s is None:
+            return trying.fn(*trying.args, **trying.kwargs)
+        with parallel.helping(self):
+            return timed.within(lambda: trying.fn(*trying.args, **trying.kwargs), timeout_s=trying.timeout_s)

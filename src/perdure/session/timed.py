@@ -1,0 +1,66 @@
+"""An attempt that may take only so long: when its time is over it is left to itself, and can call nothing any more.
+
+A thread cannot be ended from outside. What one that was left still does, it does unseen; that is why the action is in
+doubt then. Nothing here knows of sessions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
+
+_left: ContextVar[threading.Event | None] = ContextVar("perdure_left", default=None)
+
+
+class TimeOverError(Exception):
+    """The time is over, and it has not come to its end."""
+
+
+def is_left() -> bool:
+    """Whether the running code is part of an attempt whose time is over."""
+    left = _left.get()
+    return left is not None and left.is_set()
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[threading.Event]:
+    """What is started within it, threads and tasks, is left to itself once the event is set."""
+    left = threading.Event()
+    token = _left.set(left)
+    try:
+        yield left
+    finally:
+        _left.reset(token)
+
+
+def within(work: Callable[[], T], *, timeout_s: float) -> T:
+    """What `work` returns or raises, called in a thread of its own. Raises `TimeOverError` after so many seconds."""
+    done = threading.Event()
+    ended: list[tuple[Any, BaseException | None]] = []
+
+    def run() -> None:
+        try:
+            ended.append((work(), None))
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            ended.append((None, error))
+        finally:
+            done.set()
+
+    with limited() as left:
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(run,), name="perdure-attempt", daemon=True).start()
+        if not done.wait(timeout_s):
+            left.set()
+            raise TimeOverError
+    result, error = ended[0]
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
