@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure import values
-from perdure.errors import UnstorableError
+from perdure.errors import LimitError, UnstorableError
 from perdure.log.action import Outcome
 from perdure.session import call as calls
 from perdure.session import failure
@@ -49,7 +49,9 @@ def _result(call: Call, result: Any) -> Outcome:
         return Outcome("result", values.encode(result, at=f"result of {call.name}"))
     except UnstorableError as error:
         told = {"path": error.path, "reason": error.reason, "text": values.describe(result)}
-        return Outcome("unstorable", told)
+    except LimitError as error:
+        told = {"path": f"result of {call.name}", "reason": str(error), "text": values.describe(result)}
+    return Outcome("unstorable", told)
 
 
 def divergence(what: str, left: Action, like: Action | None, live: Call | None) -> str:

@@ -7,6 +7,7 @@ is kept.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from perdure.errors import (
     ArgumentsChangedError,
     KeyReusedError,
     RefusedError,
+    StoreFailedError,
     Suspended,
     UnstorableError,
 )
@@ -51,6 +53,15 @@ AGAIN, REUSE = "again", "reuse"
 """What a person says about a call whose effect already stands on a branch that was left."""
 
 
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A call that the store broke off: before its attempt, or after it with how that ended."""
+
+    action: Action
+    ended: Ended | None = None
+    duration_us: int = 0
+
+
 class Journal(Ground):
     """The calls and values of an open session."""
 
@@ -64,6 +75,7 @@ class Journal(Ground):
         self.people = People(self)
         self._asked: dict[int, int] = {}
         self._undoing: tuple[bytes, ...] = ()
+        self._broken: dict[tuple[Any, ...], Broken] = {}
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -92,6 +104,8 @@ class Journal(Ground):
         """The record of this call, if there is one."""
         self.go_on()
         self.happened = True
+        if (call_again := self._broken.get((self.parent, *call.match))) is not None:
+            return call_again.action
         action = self.ledger.claim(self.parent, call.match)
         if action is not None:
             self._check_key(call, action)
@@ -106,6 +120,9 @@ class Journal(Ground):
         """
         yield from self.inbox.attend()
         yield from self._one_with_key(call)
+        broken = self._broken.pop((self.parent, *call.match), None)
+        if broken is not None:
+            return (yield from self._take_up(call, broken, block=block))
         outcome = yield from self._known(call, action)
         if action is not None and outcome is not None and (after_us := cut_short_us(outcome)) is not None:
             outcome = None
@@ -114,6 +131,30 @@ class Journal(Ground):
             action, outcome = (yield from self._start(call, action)), None
             self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
         return action, outcome
+
+    def _take_up(self, call: Call, broken: Broken, *, block: object) -> Steps:
+        """Goes on with a call that the store broke off, where it was: as `begin`.
+
+        What of it was written is known by now; what was not rides in the next commit.
+        """
+        action = self.ledger.actions.get(broken.action.seq, broken.action)
+        if action.outcome is None and broken.ended is not None:
+            yield from self._finish(call, action, broken.ended, duration_us=broken.duration_us)
+            action = self.ledger.actions[action.seq]
+        elif action.outcome is None and self._put_off and call.effect != "repeatable":
+            yield from self._unless_broken(call, Broken(action), self.commit())
+        if action.outcome is None:
+            self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
+        return action, action.outcome
+
+    def _unless_broken(self, call: Call, broken: Broken, steps: Steps) -> Steps:
+        """Does it; if the store fails, the same call made again goes on from here."""
+        match = self.parent, *call.match
+        try:
+            yield from steps
+        except StoreFailedError:
+            self._broken[match] = broken
+            raise
 
     def _cut_again(self, call: Call, action: Action, *, after_us: int, block: object) -> Steps:
         """One that was cancelled is met as it was, if it is cancelled again; else it was the process that ended."""
@@ -275,7 +316,7 @@ class Journal(Ground):
             return None
         action = yield from self._start(call, None, at_once=False)
         outcome = stands.known or Outcome("abandoned")
-        yield from self._finish(action, outcome, duration_us=0)
+        yield from self._finish(call, action, Ended(outcome), duration_us=0)
         return outcome
 
     # --- starting and finishing ---------------------------------------------------------------------------------------
@@ -303,7 +344,7 @@ class Journal(Ground):
                 Draft("action_started", {"of": action.seq, "attempt": action.attempts + 1}, self._marks(action))
             )
         if at_once and call.effect != "repeatable":
-            yield from self.commit()
+            yield from self._unless_broken(call, Broken(action), self.commit())
         return self.ledger.actions.get(action.seq, action)
 
     def _first_start(self, call: Call) -> Steps:
@@ -337,7 +378,7 @@ class Journal(Ground):
         may_have_happened = ended.cut_short and not ended.outcome.not_done
         if may_have_happened and max(call.effect, action.effect, key=STRICTNESS.index) == "once":
             raise self.leave(Suspended((action.seq,))) from None
-        yield from self._finish(action, ended.outcome, duration_us=duration_us)
+        yield from self._finish(call, action, ended, duration_us=duration_us)
         if ended.error is None and calls.changed(call, self.digests):
             raise ArgumentsChangedError(
                 f"{call.name} changed the arguments that it was given; its result is recorded, but a resume does not "
@@ -345,9 +386,10 @@ class Journal(Ground):
             )
         return ended
 
-    def _finish(self, action: Action, outcome: Outcome, *, duration_us: int) -> Steps:
-        body = {"started": action.seq, **outcome_body(outcome), "duration_us": duration_us}
-        yield from self.commit(Draft("action_finished", body, self._marks(action)))
+    def _finish(self, call: Call, action: Action, ended: Ended, *, duration_us: int) -> Steps:
+        body = {"started": action.seq, **outcome_body(ended.outcome), "duration_us": duration_us}
+        written = self.commit(Draft("action_finished", body, self._marks(action)))
+        yield from self._unless_broken(call, Broken(action, ended, duration_us), written)
 
     def _marks(self, action: Action) -> tuple[bytes, ...]:
         """What the records of an action are looked up by: its key; for an undo, the key of what it undoes."""

@@ -99,6 +99,7 @@ class Core(Journal):
         self.flights = Flights()
         self._cut.clear()
         self._put_off.clear()
+        self._broken.clear()
         self._whole = None
         self.inbox.enter()
         self.inbox.heard(start.sent)
