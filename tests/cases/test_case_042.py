@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure import limits
-from perdure.errors import LimitError
+from perdure.errors import UnstorableError
 
 calls: list[int] = []
 
@@ -40,9 +40,10 @@ def test_a_result_over_the_bound_is_one_clear_error_and_no_second_call(
     with perdure.open(tmp_path / "agents.db") as store:
         outcome = store.run(agent, "a", input=2 << 20)
         assert outcome.status == "failed"
-        assert isinstance(outcome.error, LimitError)
+        assert isinstance(outcome.error, UnstorableError)
         assert "result of fetch" in str(outcome.error)
         for _ in range(3):
-            store.run(agent, "a")
+            again = store.run(agent, "a")
+            assert (again.status, str(again.error)) == ("failed", str(outcome.error))
         assert store.verify("a").ok
     assert calls == [2 << 20]

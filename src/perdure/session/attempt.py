@@ -50,7 +50,8 @@ def _result(call: Call, result: Any) -> Outcome:
     except UnstorableError as error:
         told = {"path": error.path, "reason": error.reason, "text": values.describe(result)}
     except LimitError as error:
-        told = {"path": f"result of {call.name}", "reason": str(error), "text": values.describe(result)}
+        reason = str(error).partition(": ")[2]
+        told = {"path": f"result of {call.name}", "reason": reason, "text": values.describe(result)}
     return Outcome("unstorable", told)
 
 
