@@ -40,6 +40,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── AbandonedError           an action that a person abandoned
     │   ├── ArgumentsChangedError    a tool changed the arguments it was given
     │   ├── RecordedError            stands for an error of a class that may not be rebuilt
+    │   │   └── ChildFailedError         a child came to an end without a result
     │   ├── UndecidedError           a doubt or a question that cannot be settled or answered so
     │   ├── AppendOnlyError          an item of an append-only part was rewritten (strict mode)
     │   ├── SuspendedError           a handle waits for a person
@@ -288,6 +289,20 @@ class RecordedError(RunError):
         self.kind, self.text = kind, text
 
 
+class ChildFailedError(RecordedError):
+    """A child came to an end without a result. The same live and replayed.
+
+    `child` is its id, `status` failed or cancelled; `kind` and `text` are the class and the message of its error.
+    """
+
+    code, exit_status = "child-failed", 70
+
+    def __init__(self, child: str, status: str, kind: str, text: str) -> None:
+        super().__init__(kind, text)
+        self.args = (f"{child} {status}: {self.args[0]}",)
+        self.child, self.status = child, status
+
+
 class UndecidedError(RunError):
     """A doubt or a question that cannot be settled or answered so."""
 
@@ -339,8 +354,8 @@ class Leaving(BaseException):
 class Suspended(Leaving):
     """The session waits for a doubt to be settled or a question to be answered; `seqs` are their records."""
 
-    def __init__(self, seqs: tuple[int, ...]) -> None:
-        super().__init__(f"waits for {', '.join(f'#{seq}' for seq in seqs)}")
+    def __init__(self, seqs: tuple[int, ...], *, why: str = "") -> None:
+        super().__init__(why or f"waits for {', '.join(f'#{seq}' for seq in seqs)}")
         self.seqs = seqs
 
 

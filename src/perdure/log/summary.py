@@ -33,6 +33,8 @@ class Summary(NamedTuple):
 
     `left` says whether any branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records
     that a person must settle or answer; `codes` are the fingerprints of the code that ran since the re-entry point;
+    `child_of` is the session that started this one, if one did.
+
     `points` and `marks` are the sums of the index of points and of that of marks (see `with_point`, `with_mark`).
 
     Of a fork, saves, actions, points and marks are those that it made itself. What follows from the records before them
@@ -55,6 +57,7 @@ class Summary(NamedTuple):
     actions: int = 0
     points: bytes = b""
     marks: bytes = b""
+    child_of: str = ""
 
     def encoded(self, *, session: str, seq: int, chain: bytes) -> bytes:
         """As it is kept beside the head that has this number and chain digest."""
@@ -79,13 +82,17 @@ class Summary(NamedTuple):
         return self._replace(**{"updated_us": entry.time_us, **changed})
 
 
+_LENGTHS: Final = (len(Summary._fields) - 1, len(Summary._fields))
+"""The first sessions were written without `child_of`: no session was one."""
+
+
 def decoded(stored: bytes, *, session: str, seq: int, chain: bytes) -> Summary:
     """The summary that stands beside this head. Raises `DamageError` unless the two belong together."""
     check, data = stored[:_CHECK_BYTES], stored[_CHECK_BYTES:]
     if check != _check(data, session=session, seq=seq, chain=chain):
         raise DamageError(f"{session}: the head (record {seq}) and the summary beside it are not what was written")
     found = values.decode(data)
-    if not isinstance(found, list) or len(found) != len(Summary._fields):
+    if not isinstance(found, list) or len(found) not in _LENGTHS:
         raise DamageError(f"{session}: the summary beside the head is not one that this perdure wrote")
     kept: list[Any] = [tuple(value) if isinstance(value, list) else value for value in found]
     return Summary(*kept)
@@ -121,6 +128,7 @@ def _with(total: bytes, row: bytes, *, sign: int = 1) -> bytes:
 
 def _opened(_: Summary, entry: Entry) -> dict[str, Any]:
     opened = {"form": entry["form"], "entry": entry["entry"], "created_us": entry.time_us}
+    opened["child_of"] = entry["parent"]["session"] if entry.body.get("parent") else ""
     return opened | _forked(entry["form"], entry["origin"]) if "origin" in entry.body else opened
 
 

@@ -124,9 +124,11 @@ class AsyncStore:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    async def sessions(self, *, status: str | None = None, prefix: str = "") -> list[SessionInfo]:
+    async def sessions(
+        self, *, status: str | None = None, prefix: str = "", parent: str | None = None
+    ) -> list[SessionInfo]:
         """See `AgentStore.sessions`."""
-        return await in_thread(self._store.sessions, status=status, prefix=prefix)
+        return await in_thread(self._store.sessions, status=status, prefix=prefix, parent=parent)
 
     async def info(self, session: str) -> SessionInfo:
         """See `AgentStore.info`."""

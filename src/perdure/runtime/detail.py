@@ -86,7 +86,7 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
     everything = Actions(entries)
     running = info.status == "running"
     mine = Actions(tip)
-    stands = {seq for entry in entries if entry.kind == "rolled_back" for seq in entry["standing"]}
+    stands = _left_standing(entries, everything)
     return Detail(
         info=info,
         version=opening["version"],
@@ -100,6 +100,14 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
         branches=tuple(log_branches.branches(entries)),
         origin=None if "origin" not in opening.body else Origin(**opening["origin"]),
     )
+
+
+def _left_standing(entries: list[Entry], everything: Actions) -> set[int]:
+    """What rollbacks had no undo for, and what they could not undo."""
+    failed = {a.undoes for a in everything.values() if a.outcome is not None and a.outcome.how == "error"}
+    rollbacks = [entry for entry in entries if entry.kind == "rolled_back"]
+    kept = {seq for entry in rollbacks for seq in entry["standing"]}
+    return kept | {seq for entry in rollbacks for seq in entry["undo"] if seq in failed}
 
 
 def _points(entries: list[Entry], tip: list[Entry]) -> list[PointDetail]:

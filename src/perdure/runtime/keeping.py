@@ -9,6 +9,7 @@ from perdure.ops.doctor import Diagnosis, doctor
 from perdure.ops.erasure import Erased, erasable, erase
 from perdure.ops.going_on import GoneOn, go_on
 from perdure.ops.retention import Policy
+from perdure.runtime import kin
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -41,16 +42,23 @@ class Keeping:
     def erase(self, session: str, *, family: bool = False) -> Erased:
         """Erases a session for good: no byte of it stays, and its id is refused from then on, to late writers too.
 
-        With `family` all sessions that are forks of it go as well; without it they are `HasForksError`, and nothing is
-        erased. Durable on return; killed anywhere, it is just done again. Raises `HeldError` when somebody holds one of
-        them, `SessionUnknownError`, and `StoreFailedError` when a reader keeps bytes from going: then do it again.
+        Those that it started go before it. With `family` all sessions that are forks of it go as well; without it they
+        are `HasForksError`, and nothing is erased. Durable on return; killed anywhere, it is just done again. Raises
+        `HeldError` when somebody holds one of them, `SessionUnknownError`, and `StoreFailedError` when a reader keeps
+        bytes from going: then do it again.
         """
-        return erase(self.backend, check_session_id(session), family=family)
+        gone = self._erasable(session, family=family)
+        done = [erase(self.backend, one, family=False) for one in gone]
+        return Erased(gone, "; ".join(one.left for one in done if one.left))
 
     def would_erase(self, session: str, *, family: bool = False) -> tuple[str, ...]:
-        """The sessions that `erase` would erase now. Changes nothing; raises as it does."""
+        """The sessions that `erase` would erase now, in that order. Changes nothing; raises as it does."""
         self.backend.lease(check_session_id(session))
-        return erasable(self.backend, session, family=family)
+        return self._erasable(session, family=family)
+
+    def _erasable(self, session: str, *, family: bool) -> tuple[str, ...]:
+        under = [*kin.descendants(self.backend, check_session_id(session)), session]
+        return tuple(dict.fromkeys(gone for one in under for gone in erasable(self.backend, one, family=family)))
 
     def doctor(self, *, deep: bool = False, fix: bool = False) -> Diagnosis:
         """Looks the whole store over: the place, each session, leases, clocks; with `deep` every byte and every chunk.

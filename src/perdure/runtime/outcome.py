@@ -11,7 +11,8 @@ class Question:
     """Something that a person must decide before the session can go on.
 
     `kind` is `doubt` (an action that may or may not have happened: settle it) or `question` (answer it); `seq` is its
-    record; `choices` are the answers that it takes, None for any; `schema` is the JSON Schema that they must fit.
+    record; `choices` are the answers that it takes, None for any; `schema` is the JSON Schema that they must fit;
+    `session` is the one to tell: that which was run, or one that it started.
     """
 
     seq: int
@@ -19,6 +20,7 @@ class Question:
     prompt: str
     choices: list[Any] | None = None
     schema: dict[str, Any] | None = None
+    session: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from perdure.recovery import restore
 from perdure.runtime import entry as entries
 from perdure.runtime import runner
 from perdure.runtime.aio import AsyncStore
+from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
 from perdure.session.async_session import AsyncSession
 from perdure.session.declare import Agent, agent_of, undos_of
@@ -28,9 +29,15 @@ from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
+    from contextlib import AbstractContextManager
 
     from perdure.runtime.outcome import Question
+    from perdure.session.children import Spawned
+    from perdure.session.face import Face
     from perdure.stores.contract import Store as Backend
+
+Around: TypeAlias = "Callable[[Face], AbstractContextManager[None]]"
+"""What is done around a run, with its session."""
 
 Take: TypeAlias = "Callable[..., Opened]"
 """How a session is taken to be written to: held, or shared."""
@@ -99,15 +106,22 @@ class Running:
         opening = self._to_run(
             fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
         )
+        return self._run(fn, opening, _stopping_on_signals)
+
+    def _run(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
         if (outcome := self._completed(opening)) is not None:
             return outcome
         opened = self._open(opening, agent_of(fn), undos_of(fn))
         try:
-            with runner.stopping_on_signals(opened.stop), restore.offered(self.backend, session):
+            with around(opened), restore.offered(self.backend, opening.session):
                 outcome = runner.drive(opened, fn, steps=opening.form == "steps")
+                self._end_children(opened, outcome)
+        except BaseException as error:
+            _forget_children(opened, error)
+            raise
         finally:
             opened.close()
-        return self._with_questions(session, outcome)
+        return self._with_questions(opening.session, outcome)
 
     async def arun(
         self,
@@ -138,15 +152,52 @@ class Running:
         opening = self._to_run(
             fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
         )
+        return await self._arun(fn, opening, _stopping_on_signals)
+
+    async def _arun(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
         if (outcome := await in_thread(self._completed, opening)) is not None:
             return outcome
         opened = await self._open_async(opening, agent_of(fn), undos_of(fn))
         try:
-            with runner.stopping_on_signals(opened.stop), restore.offered(self.backend, session):
+            with around(opened), restore.offered(self.backend, opening.session):
                 outcome = await runner.drive_async(opened, fn, steps=opening.form == "steps")
+                await in_thread(self._end_children, opened, outcome)
+        except BaseException as error:
+            _forget_children(opened, error)
+            raise
         finally:
             await opened.close()
-        return await in_thread(self._with_questions, session, outcome)
+        return await in_thread(self._with_questions, opening.session, outcome)
+
+    # --- children -----------------------------------------------------------------------------------------------------
+
+    def _run_child(self, child: Spawned, around: Around, *, accept_change: bool, wait_s: float) -> Outcome:
+        """Runs a session that another one started, beside it. Raises as `run` does."""
+        fn = child.agent
+        opening = self._to_run(
+            fn,
+            child.id,
+            child.input,
+            labels={},
+            wait_s=wait_s,
+            accept_change=accept_change,
+            create=True,
+            parent=child.link,
+        )
+        if entries.is_async(fn):
+            return _in_a_loop(self._arun(fn, opening, around))
+        return self._run(fn, opening, around)
+
+    def _end_children(self, opened: Face, outcome: Outcome) -> None:
+        """What the end of a run means for the children that it had: they go on, stop (at the closing), or end."""
+        if outcome.status in ("waiting", "idle"):
+            opened.children.drain()
+        elif outcome.status == "cancelled":
+            self._cancel_children(opened.id, reason=outcome.reason, by="")
+
+    def _cancel_children(self, session: str, *, reason: str, by: str) -> None:
+        """Cancels whatever is under this session and not over."""
+        raise NotImplementedError
 
     def resume(self, session: str, *, accept_change: bool = False, wait_s: float = 0.0) -> Outcome:
         """Goes on with a session by its id alone: its function is found by the entry point that it recorded.
@@ -283,7 +334,13 @@ class Running:
     ) -> Session:
         opened = self._taken(opening, take)
         return Session(
-            opened, declared, code=opening.code, accept_change=opening.accept_change, undos=undos, keeper=self._keeper
+            opened,
+            declared,
+            code=opening.code,
+            accept_change=opening.accept_change,
+            undos=undos,
+            keeper=self._keeper,
+            children=self._nursery(opening),
         )
 
     async def _open_async(
@@ -303,13 +360,27 @@ class Running:
             accept_change=opening.accept_change,
             undos=undos,
             keeper=self._keeper,
+            children=self._nursery(opening),
             parts=parts,
         )
+
+    def _nursery(self, opening: Opening) -> Nursery:
+        return Nursery(self, opening.session, accept_change=opening.accept_change)  # type: ignore[arg-type]
 
     def _taken(self, opening: Opening, take: Take) -> Opened:
         self._keeper.give_back()
         with restore.offered(self.backend, opening.session):
             return take(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)
+
+
+def _stopping_on_signals(opened: Face) -> AbstractContextManager[None]:
+    return runner.stopping_on_signals(opened.stop)
+
+
+def _forget_children(opened: Face, error: BaseException) -> None:
+    """An interrupt ends the run at once."""
+    if not isinstance(error, Exception):
+        opened.children.forget()
 
 
 def _in_a_loop(work: Coroutine[Any, Any, Outcome]) -> Outcome:

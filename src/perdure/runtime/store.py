@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure import limits, values
-from perdure.errors import DamageError, NoPointError, SessionUnknownError, UndecidedError
+from perdure.errors import DamageError, NoPointError, RefusedError, SessionUnknownError, UndecidedError
 from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.marks import key_mark
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
-from perdure.runtime import operator, sending
+from perdure.runtime import kin, operator, sending
 from perdure.runtime.branching import Branching
 from perdure.runtime.content import ActionContent, content
 from perdure.runtime.detail import Detail, detail
@@ -36,12 +37,17 @@ if TYPE_CHECKING:
     from perdure.stores.contract import Point
 
 
+SETTLED = ("done", "not-done", "abandoned")
+"""What a person says about an action in doubt."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
     """One session, for listings.
 
     `status` is running, idle, paused, waiting, failed, completed, cancelled, interrupted (it was running, and its owner
-    is provably gone) or damaged (nothing beside its head can be trusted); times are microseconds since 1970.
+    is provably gone) or damaged (nothing beside its head can be trusted); times are microseconds since 1970; `parent`
+    is the session that started it, "" for none.
     """
 
     id: str
@@ -56,6 +62,7 @@ class SessionInfo:
     actions: int
     owner: str
     waits: tuple[int, ...]
+    parent: str = ""
 
 
 class AgentStore(Running, Branching, Keeping, Moving):
@@ -63,10 +70,18 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def sessions(self, *, status: str | None = None, prefix: str = "") -> list[SessionInfo]:
-        """The sessions of this store, the one written to last first."""
-        found = [self._info(head.session) for head in self.backend.heads(prefix=prefix)]
-        return [info for info in found if info is not None and status in (None, info.status)]
+    def sessions(self, *, status: str | None = None, prefix: str = "", parent: str | None = None) -> list[SessionInfo]:
+        """The sessions of this store, the one written to last first; of a `parent`, those that it started."""
+        begin = prefix if parent is None else f"{check_session_id(parent)}/"
+        found = [self._info(head.session) for head in self.backend.heads(prefix=begin)]
+        return [
+            info
+            for info in found
+            if info is not None
+            and info.id.startswith(prefix)
+            and status in (None, info.status)
+            and parent in (None, info.parent)
+        ]
 
     def info(self, session: str) -> SessionInfo:
         """One session, as listings show it. Raises `SessionUnknownError`, `SessionErasedError`."""
@@ -97,6 +112,7 @@ class AgentStore(Running, Branching, Keeping, Moving):
             actions=s.actions,
             owner=owner_text(owner) if owner and not is_dead(owner) else "",
             waits=s.waits,
+            parent=s.child_of,
         )
 
     def snapshots(self, session: str) -> list[Point]:
@@ -161,7 +177,13 @@ class AgentStore(Running, Branching, Keeping, Moving):
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def questions(self, session: str) -> tuple[Question, ...]:
-        """What waits for a person in this session."""
+        """What waits for a person in this session, and in those that it started."""
+        return (*self._own_questions(session), *(q for c in self._waiting_children(session) for q in self.questions(c)))
+
+    def _waiting_children(self, session: str) -> list[str]:
+        return [child.id for child in self.sessions(parent=session, status="waiting")]
+
+    def _own_questions(self, session: str) -> tuple[Question, ...]:
         summary = find(self.backend, check_session_id(session))
         if summary is None or not summary.waits:
             return ()
@@ -169,9 +191,9 @@ class AgentStore(Running, Branching, Keeping, Moving):
         found = []
         for seq in summary.waits:
             if seq in asked:
-                found.append(_question(asked[seq]))
+                found.append(_question(asked[seq], session))
             elif seq in actions:
-                found.append(Question(seq, "doubt", _doubt(actions, seq), ["done", "not-done", "abandoned"]))
+                found.append(Question(seq, "doubt", _doubt(actions, seq), list(SETTLED), session=session))
         return tuple(found)
 
     def settle(self, session: str, seq: int, how: str, *, result: Any = None, by: str = "", why: str = "") -> None:
@@ -180,7 +202,7 @@ class AgentStore(Running, Branching, Keeping, Moving):
         `done` (its call is answered with `result`), `not-done` (it runs again) or `abandoned` (it is never run, its
         call raises `AbandonedError`). Durable on return. Raises `UndecidedError`, `HeldError`.
         """
-        if how not in ("done", "not-done", "abandoned"):
+        if how not in SETTLED:
             raise UndecidedError(f"settle as {how!r}: it is done, not-done or abandoned")
         actions, _ = self._decidable(session)
         action = actions.get(seq)
@@ -225,13 +247,30 @@ class AgentStore(Running, Branching, Keeping, Moving):
     def pause(self, session: str, *, reason: str = "", by: str = "") -> None:
         """Pauses a session: one that runs at its next action, save or wait, else at once. It goes on when it is run.
 
-        Durable on return. Raises `RefusedError` for a session that is over.
+        So are the sessions that it started. Durable on return. Raises `RefusedError` for a session that is over.
         """
         sending.command(self, session, "pause", reason=reason, by=by)
+        self._command_children(session, "pause", reason=reason, by=by)
 
     def cancel(self, session: str, *, reason: str = "", by: str = "") -> None:
-        """Ends a session for good, as `pause` does; what it did is kept. It can only be rolled back."""
-        sending.command(self, session, "cancel", reason=reason, by=by)
+        """Ends a session for good, as `pause` does, and those that it started; what they did is kept.
+
+        It can only be rolled back.
+        """
+        under = [child for child in kin.descendants(self.backend, session) if not kin.is_over(self.backend, child)]
+        if not (under and self.info(session).status == "cancelled"):  # else what was begun is brought to its end
+            sending.command(self, session, "cancel", reason=reason, by=by)
+        self._cancel_children(session, reason=reason, by=by)
+
+    def _cancel_children(self, session: str, *, reason: str, by: str) -> None:
+        self._command_children(session, "cancel", reason=reason, by=by)
+
+    def _command_children(self, session: str, what: str, *, reason: str, by: str) -> None:
+        why = f"with {session}" + (f": {reason}" if reason else "")
+        for child in kin.descendants(self.backend, session):
+            if not kin.is_over(self.backend, child):
+                with contextlib.suppress(RefusedError):  # it has come to its end meanwhile
+                    sending.command(self, child, what, reason=why, by=by)
 
     # --- points -------------------------------------------------------------------------------------------------------
 
@@ -281,9 +320,9 @@ def _damaged(session: str, error: DamageError) -> SessionInfo:
     return SessionInfo(session, "damaged", reason, "", "", 0, 0, 0, 0, 0, "", ())
 
 
-def _question(asked: Entry) -> Question:
+def _question(asked: Entry, session: str) -> Question:
     why = f" (the answer before was refused: {asked['refused']})" if asked["refused"] else ""
-    return Question(asked.seq, "question", asked["prompt"] + why, asked["choices"], asked["schema"])
+    return Question(asked.seq, "question", asked["prompt"] + why, asked["choices"], asked["schema"], session)
 
 
 def _doubt(actions: Actions, seq: int) -> str:

@@ -18,6 +18,7 @@ from perdure.errors import (
     ConflictError,
     FencedError,
     HeldError,
+    Leaving,
     RefusedError,
     StoppedError,
     StoreError,
@@ -28,6 +29,8 @@ from perdure.session import inside, scope, timed
 from perdure.session.arrivals import arrivals, pass_time
 from perdure.session.async_parallel import AsyncParallel, check_may_draw
 from perdure.session.call import Unknown
+from perdure.session.child import AsyncChild
+from perdure.session.children import wait_of
 from perdure.session.face import Face, check_callable, is_coroutine, verifying
 from perdure.session.opening import start
 from perdure.session.people import Ask
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from perdure.session.call import Options
+    from perdure.session.children import Kindergarten, Spawned
     from perdure.session.declare import Agent
     from perdure.session.face import Trying
     from perdure.session.item import Sent
@@ -84,9 +88,18 @@ class AsyncSession(Face):
         accept_change: bool,
         undos: Any,
         keeper: Keeper,
+        children: Kindergarten | None = None,
         parts: Collection[str] | None = None,
     ) -> None:
-        super().__init__(opened, declared, code=code, accept_change=accept_change, undos=undos, keeper=keeper)
+        super().__init__(
+            opened,
+            declared,
+            code=code,
+            accept_change=accept_change,
+            undos=undos,
+            keeper=keeper,
+            children=children,
+        )
         self._parts = parts
         self._turn, self._loop, self._home = asyncio.Lock(), asyncio.get_running_loop(), threading.get_ident()
         self._entered_by = asyncio.current_task()
@@ -173,6 +186,35 @@ class AsyncSession(Face):
         check_may_draw(self, kind)
         return super()._value(kind, draw)
 
+    # --- children -----------------------------------------------------------------------------------------------------
+
+    async def spawn(
+        self,
+        agent: Callable[[Any], Any],
+        /,
+        *,
+        key: str,
+        input: Any = None,  # noqa: A002 - the word that people use
+        after_rollback: str = "ask",
+    ) -> AsyncChild:
+        """Starts a session under this one, as `Session.spawn` does; an async agent has an event loop of its own."""
+        call, spawned = self._start_of(agent, input, key, after_rollback)
+        self._deliver_owed()
+        child = spawned(await self._drive(self._core.children.start(call, self.id, key), to_the_end=True))
+        self._begin_child(child, self._child_ended)
+        return AsyncChild(self, child)
+
+    async def result_of(self, child: Spawned) -> Any:
+        """What a child comes to: recorded once, answered from the log on a replay."""
+        self._check_stop()
+        self._deliver_owed()
+        return await self._drive(self._core.children.wait(wait_of(self._child_ended, child)), to_the_end=True)
+
+    async def _child_ended(self, child: Spawned) -> Any:
+        return await in_thread(self.children.wait, child)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
     async def ask(
         self,
         prompt: str,
@@ -250,8 +292,16 @@ class AsyncSession(Face):
     async def end(self, *, result: Any = None, completed: bool = False, progress: bool = False) -> bool:
         """The end of a script (`completed`), of a step or of a clean close. Whether the session is completed now."""
         completed, drafts = self._ending(result, completed=completed)
+        if completed:
+            await self._settle_children()
         await self._drive(self._core.end(*drafts, progress=progress))
         return completed
+
+    async def _settle_children(self) -> None:
+        try:
+            await in_thread(self.children.settle)
+        except Leaving as left:
+            raise self._core.leave(left) from None
 
     async def is_completed(self) -> bool:
         """Whether the log says so: also when an interrupt came out of the commit that completed it."""

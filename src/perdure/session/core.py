@@ -29,6 +29,7 @@ from perdure.session import failure
 from perdure.session.attempt import cut_short_us
 from perdure.session.backoff import backoff_s
 from perdure.session.call import Call, Done, NotDone
+from perdure.session.children import CANCEL, Starts
 from perdure.session.ground import Ground
 from perdure.session.people import Ask, People
 from perdure.session.request import (
@@ -72,7 +73,7 @@ class Journal(Ground):
     def __init__(self, *, form: str, nonce: bytes, undos: Mapping[str, Callable[..., Any]]) -> None:
         super().__init__(form=form)
         self.nonce, self.undos = nonce, undos
-        self.people = People(self)
+        self.people, self.children = People(self), Starts(self)
         self._asked: dict[int, int] = {}
         self._undoing: tuple[bytes, ...] = ()
         self._broken: dict[tuple[Any, ...], Broken] = {}
@@ -108,7 +109,7 @@ class Journal(Ground):
             return call_again.action
         action = self.ledger.claim(self.parent, call.match)
         if action is not None:
-            self._check_key(call, action)
+            self.check_key(call, action)
         self.flights.moves += 1
         return action
 
@@ -120,26 +121,28 @@ class Journal(Ground):
         """
         yield from self.inbox.attend()
         yield from self._one_with_key(call)
-        broken = self._broken.pop((self.parent, *call.match), None)
-        if broken is not None:
-            return (yield from self._take_up(call, broken, block=block))
+        if (taken := (yield from self.take_up(call, block=block))) is not None:
+            return taken
         outcome = yield from self._known(call, action)
         if action is not None and outcome is not None and (after_us := cut_short_us(outcome)) is not None:
             outcome = None
             yield from self._cut_again(call, action, after_us=after_us, block=block)
         if outcome is None or not outcome.final:
-            action, outcome = (yield from self._start(call, action)), None
+            action, outcome = (yield from self.start(call, action)), None
             self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
         return action, outcome
 
-    def _take_up(self, call: Call, broken: Broken, *, block: object) -> Steps:
-        """Goes on with a call that the store broke off, where it was: as `begin`.
+    def take_up(self, call: Call, *, block: object = None) -> Steps:
+        """Goes on with a call that the store broke off, where it was: as `begin`; None for any other.
 
         What of it was written is known by now; what was not rides in the next commit.
         """
+        broken = self._broken.pop((self.parent, *call.match), None)
+        if broken is None:
+            return None
         action = self.ledger.actions.get(broken.action.seq, broken.action)
         if action.outcome is None and broken.ended is not None:
-            yield from self._finish(call, action, broken.ended, duration_us=broken.duration_us)
+            yield from self.finish(call, action, broken.ended, duration_us=broken.duration_us)
             action = self.ledger.actions[action.seq]
         elif action.outcome is None and self._put_off and call.effect != "repeatable":
             yield from self._unless_broken(call, Broken(action), self.commit())
@@ -173,7 +176,7 @@ class Journal(Ground):
                 if ended.outcome.final:
                     return ended.outcome, ended.error
                 yield from self._back_off(call, action)
-                action = yield from self._start(call, action)
+                action = yield from self.start(call, action)
         finally:
             self.flights.end(action.seq)
 
@@ -202,7 +205,8 @@ class Journal(Ground):
         return next(self.ledger.leftovers(self.parent), None) is not None
 
     @staticmethod
-    def _check_key(call: Call, action: Action) -> None:
+    def check_key(call: Call, action: Action) -> None:
+        """Raises `KeyReusedError` when this action, which has the key of the call, is another one."""
         if (action.name, action.fingerprint) != (call.name, call.fingerprint):
             raise KeyReusedError(
                 f"the key {values.describe(values.decode(call.key or b''))} belongs to "
@@ -237,7 +241,7 @@ class Journal(Ground):
         found = Actions((yield Find(key_mark(call.key or b""))))
         for action in reversed(found.values()):
             if action.key == call.key and not action.undone:
-                self._check_key(call, action)
+                self.check_key(call, action)
                 return action
         return None
 
@@ -314,9 +318,9 @@ class Journal(Ground):
         self._asked[id(call)] = question
         if said == AGAIN:
             return None
-        action = yield from self._start(call, None, at_once=False)
+        action = yield from self.start(call, None, at_once=False)
         outcome = stands.known or Outcome("abandoned")
-        yield from self._finish(call, action, Ended(outcome), duration_us=0)
+        yield from self.finish(call, action, Ended(outcome), duration_us=0)
         return outcome
 
     # --- starting and finishing ---------------------------------------------------------------------------------------
@@ -334,7 +338,7 @@ class Journal(Ground):
                 return stands.idempotency_key
         return "perdure-" + sha256(self.nonce + values.encode(list(parts))).hexdigest()[:32]
 
-    def _start(self, call: Call, action: Action | None, *, at_once: bool = True) -> Steps:
+    def start(self, call: Call, action: Action | None, *, at_once: bool = True) -> Steps:
         """The record of a start, or of another attempt. That of `repeatable` rides in the next commit."""
         if action is None:
             action = yield from self._first_start(call)
@@ -353,7 +357,10 @@ class Journal(Ground):
             seq=0,
             name=call.name,
             args=calls.shown(
-                call.named, self.digests, of=self.state_at, whole=bool(call.options.undo) or call.undoes is not None
+                call.named,
+                self.digests,
+                of=self.state_at,
+                whole=call.options.undo not in (None, CANCEL) or call.undoes is not None,
             ),
             fingerprint=call.fingerprint,
             key=call.key,
@@ -378,7 +385,7 @@ class Journal(Ground):
         may_have_happened = ended.cut_short and not ended.outcome.not_done
         if may_have_happened and max(call.effect, action.effect, key=STRICTNESS.index) == "once":
             raise self.leave(Suspended((action.seq,))) from None
-        yield from self._finish(call, action, ended, duration_us=duration_us)
+        yield from self.finish(call, action, ended, duration_us=duration_us)
         if ended.error is None and calls.changed(call, self.digests):
             raise ArgumentsChangedError(
                 f"{call.name} changed the arguments that it was given; its result is recorded, but a resume does not "
@@ -386,7 +393,8 @@ class Journal(Ground):
             )
         return ended
 
-    def _finish(self, call: Call, action: Action, ended: Ended, *, duration_us: int) -> Steps:
+    def finish(self, call: Call, action: Action, ended: Ended, *, duration_us: int) -> Steps:
+        """The record of how an action ended. Durable on return."""
         body = {"started": action.seq, **outcome_body(ended.outcome), "duration_us": duration_us}
         written = self.commit(Draft("action_finished", body, self._marks(action)))
         yield from self._unless_broken(call, Broken(action, ended, duration_us), written)

@@ -9,6 +9,7 @@ import inspect
 import os
 import threading
 from asyncio import CancelledError
+from collections import ChainMap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +26,7 @@ from perdure.session import call as calls
 from perdure.session import timed
 from perdure.session.attempt import attempted, cut_short, timed_out
 from perdure.session.call import IdempotencyKey
+from perdure.session.children import CANCEL, Kindergarten, Nobody, Spawned, start_of, wait_of
 from perdure.session.declare import plain, register_undo
 from perdure.session.delivery import deliver
 from perdure.session.keyframer import Keyframer
@@ -64,8 +66,17 @@ class Face:
     """What decides."""
 
     def __init__(
-        self, opened: Opened, declared: Agent, *, code: str, accept_change: bool, undos: Any, keeper: Keeper
+        self,
+        opened: Opened,
+        declared: Agent,
+        *,
+        code: str,
+        accept_change: bool,
+        undos: Any,
+        keeper: Keeper,
+        children: Kindergarten | None = None,
     ) -> None:
+        self.children = children or Nobody()
         self.id = opened.reader.session
         self.labels: dict[str, str] = opened.opening["labels"]
         self._opened, self._code, self._accept_change = opened, code, accept_change
@@ -73,7 +84,7 @@ class Face:
         self._core = self.CORE(
             form=opened.opening["form"],
             nonce=opened.opening["nonce"],
-            undos=undos,
+            undos=ChainMap({CANCEL: self.children.cancel}, undos),
             append_only=declared.append_only,
             strict=declared.strict,
         )
@@ -146,6 +157,7 @@ class Face:
     def stop(self, reason: str) -> None:
         """Asks the run to stop at its next action, save or step, resumable. Safe to call from a signal handler."""
         self.stop_reason = reason
+        self.children.stop(reason)
 
     def why(self, error: BaseException) -> BaseException:
         """What the run is left with, when the code came out with this error: tasks make groups of errors of it."""
@@ -186,6 +198,21 @@ class Face:
         with self._lock:
             return calls.make(fn, args, kwargs, options, self._core.digests)
 
+    def _start_of(
+        self, agent: Callable[..., Any], given: Any, key: str, after_rollback: str
+    ) -> tuple[Call, Callable[[Any], Spawned]]:
+        """The call that starts a child, and what makes the child of what it gives."""
+        self._check_stop()
+        call = start_of(agent, given, key, after_rollback=after_rollback)
+        return call, lambda found: Spawned(found[0], found[1], key, agent, given)
+
+    def _begin_child(self, child: Spawned, wait: Callable[[Spawned], Any]) -> None:
+        """Runs it, unless the log says already what came of it."""
+        with self._lock:
+            known = self._core.children.is_waited_for(wait_of(wait, child))
+        if not known:
+            self.children.begin(child)
+
     def _ending(self, result: Any, *, completed: bool) -> tuple[bool, list[Draft]]:
         """Whether the session is completed by this return, and the records that say so."""
         self._sync_typed()
@@ -206,6 +233,7 @@ class Face:
         if not self._closed and self._pid == os.getpid():
             self._closed = True
             try:
+                self.children.leave()
                 self._keyframer.close()
             finally:
                 self._give_back()

@@ -11,9 +11,12 @@ import sys
 from typing import Any, Final
 
 from perdure import values
-from perdure.errors import RecordedError, UnstorableError
+from perdure.errors import ChildFailedError, RecordedError, UnstorableError
 
 ORIGIN: Final = "__perdure_origin__"
+OWN: Final = frozenset({f"{ChildFailedError.__module__}:{ChildFailedError.__qualname__}"})
+"""Those of perdure that are the outcome of an action."""
+
 PLACE: Final = "__perdure_place__"
 
 
@@ -61,7 +64,8 @@ def handed_out(error: Exception, *, home: str) -> Exception:
 def _allowed(name: str, home: str) -> type[Exception] | None:
     module_name, _, qualname = name.partition(":")
     root = module_name.partition(".")[0]
-    if not (module_name == home or root in sys.stdlib_module_names or values.registry.is_allowed(module_name)):
+    is_open = module_name == home or root in sys.stdlib_module_names or values.registry.is_allowed(module_name)
+    if not is_open and name not in OWN:
         return None
     found: Any = sys.modules.get(module_name)
     for part in qualname.split("."):

@@ -91,6 +91,11 @@ class Ledger:
         self.claimed.add(seq)
         return self._waiting[parent].pop(seq)
 
+    def next(self, parent: int | None, match: tuple[Any, ...]) -> Action | None:
+        """What `claim` would give; it stays unclaimed."""
+        queue = self._by_match.get((parent, *match))
+        return self._waiting[parent].get(queue[0]) if queue else None
+
     def unclaimed(self, parent: int | None, *, before: int | None = None) -> Iterator[Action]:
         """Recorded under this parent and not called again yet, in order."""
         for seq, action in self._waiting.get(parent, {}).items():

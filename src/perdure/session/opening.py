@@ -45,7 +45,10 @@ NO_INPUT: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a session is opened with. `code` is the fingerprint of the code, `entry` the function as people name it."""
+    """What a session is opened with. `code` is the fingerprint of the code, `entry` the function as people name it.
+
+    `parent` is where another session recorded that it started this one.
+    """
 
     session: str
     form: str = "handle"
@@ -56,6 +59,7 @@ class Opening:
     labels: dict[str, str] = field(default_factory=dict)
     create: bool = True
     accept_change: bool = False
+    parent: dict[str, Any] | None = None
     wait_s: float = 0.0
     lease_s: float = limits.LEASE_S
 
@@ -231,6 +235,8 @@ def _opened_draft(opening: Opening) -> Draft:
         "code": opening.code,
         "nonce": secrets.token_bytes(16),
     }
+    if opening.parent is not None:
+        body["parent"] = opening.parent
     return Draft("opened", body)
 
 
@@ -246,11 +252,22 @@ def _check_input(opening: Opening, recorded: Entry) -> None:
 
 def check_opened(opening: Opening, recorded: Entry, summary: Summary) -> None:
     """Raises unless a session that is there can be opened so; `SessionCancelledError`: that is final."""
+    _check_parent(opening, recorded, summary)
     _check_input(opening, recorded)
     _check_form(opening, summary)
     if summary.status == "cancelled":
         raise SessionCancelledError(
             f"{opening.session} was cancelled ({summary.reason}); what it did is kept. Start another one"
+        )
+
+
+def _check_parent(opening: Opening, recorded: Entry, summary: Summary) -> None:
+    """A child is the one that its parent started, and no session of the same id that came from elsewhere."""
+    mine = summary.child_of and recorded["parent"] == opening.parent
+    if opening.parent is not None and not mine:
+        raise SessionExistsError(
+            f"{opening.session} is there already, and {opening.parent['session']} did not start it: "
+            "give the child another key"
         )
 
 
@@ -303,7 +320,9 @@ def open_there(reader: Reader, reentry: Entry) -> list[Entry]:
 
 def result_of(reader: Reader, opening: Opening, summary: Summary) -> Any:
     """The result of a completed session, if it is opened as it was. Raises `InputDiffersError`, `DamageError`."""
-    _check_input(opening, opening_of(reader))
+    recorded = opening_of(reader)
+    _check_parent(opening, recorded, summary)
+    _check_input(opening, recorded)
     _check_form(opening, summary)
     found = [entry for entry in reader.marked(COMPLETED) if entry.kind == "status" and entry["result"] is not None]
     if not found:

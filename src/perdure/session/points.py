@@ -27,6 +27,7 @@ from perdure.log.marks import key_mark, name_mark
 from perdure.session import argument, failure
 from perdure.session import call as calls
 from perdure.session import item as items
+from perdure.session.children import CANCEL, end_of, starts_elsewhere
 from perdure.session.core import Journal
 from perdure.session.flights import Flights
 from perdure.session.ledger import Ledger
@@ -297,6 +298,7 @@ class Core(Journal):
         tip, target = branch(entries), points.find(entries, to)
         actions = Actions(tip)
         left = [a for a in actions.values() if a.seq > target.seq and a.undoes is None]
+        elsewhere = starts_elsewhere(Actions(entries), actions, after=target.seq)
         try:
             for action in left:
                 if action.effect == "once" and action.outcome is None:
@@ -304,7 +306,16 @@ class Core(Journal):
         except Suspended as suspended:
             raise self.leave(suspended) from None
         yield from self.commit(
-            rolled_back(tip, target, left, seam=self._seam, reason=reason, by=by, strategy=strategy, name=branch_name)
+            rolled_back(
+                tip,
+                target,
+                sorted([*left, *elsewhere], key=lambda action: action.seq),
+                seam=self._seam,
+                reason=reason,
+                by=by,
+                strategy=strategy,
+                name=branch_name,
+            )
         )
         self.left = True
         if self.form != "handle":
@@ -334,11 +345,13 @@ class Core(Journal):
             and (yield from self.settle_doubt(call, tried)) is not None
         ):
             return
-        action = yield from self._start(call, tried)
+        action = yield from self.start(call, tried)
         yield from self._attempt(call, action)
 
     def _undo_call(self, action: Action) -> calls.Call:
         name = action.undo or ""
+        if name == CANCEL and CANCEL in self.undos:
+            return end_of(self.undos[CANCEL], action)
         fn = self.undos.get(name) or self.undos.get(name.rpartition(":")[2])
         if fn is None:
             raise EntryError(

@@ -11,6 +11,7 @@ from perdure.errors import (
     ConflictError,
     FencedError,
     HeldError,
+    Leaving,
     RefusedError,
     StoppedError,
     StoreError,
@@ -20,6 +21,8 @@ from perdure.session import call as calls
 from perdure.session import inside, parallel, scope, timed
 from perdure.session.arrivals import arrivals, pass_time
 from perdure.session.call import Unknown
+from perdure.session.child import Child
+from perdure.session.children import wait_of
 from perdure.session.face import Face, check_callable, verifying
 from perdure.session.opening import start
 from perdure.session.parallel import Parallel
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from perdure.session.call import Options
+    from perdure.session.children import Kindergarten, Spawned
     from perdure.session.declare import Agent
     from perdure.session.face import Trying
     from perdure.session.item import Sent
@@ -69,9 +73,25 @@ class Session(Face):
         return self._drive(self._core.strategy())
 
     def __init__(
-        self, opened: Opened, declared: Agent, *, code: str, accept_change: bool, undos: Any, keeper: Keeper
+        self,
+        opened: Opened,
+        declared: Agent,
+        *,
+        code: str,
+        accept_change: bool,
+        undos: Any,
+        keeper: Keeper,
+        children: Kindergarten | None = None,
     ) -> None:
-        super().__init__(opened, declared, code=code, accept_change=accept_change, undos=undos, keeper=keeper)
+        super().__init__(
+            opened,
+            declared,
+            code=code,
+            accept_change=accept_change,
+            undos=undos,
+            keeper=keeper,
+            children=children,
+        )
         self._own, self._moved = threading.RLock(), threading.Condition(self._lock)
 
     # --- actions ------------------------------------------------------------------------------------------------------
@@ -110,6 +130,34 @@ class Session(Face):
         self._check_stop()
         check_callable(fn)
         return self._drive(self._core.perform(self._call_of(fn, options, args, kwargs)))
+
+    # --- children -----------------------------------------------------------------------------------------------------
+
+    def spawn(
+        self,
+        agent: Callable[[Any], T],
+        /,
+        *,
+        key: str,
+        input: Any = None,  # noqa: A002 - the word that people use
+        after_rollback: str = "ask",
+    ) -> Child[T]:
+        """Starts a session under this one, which runs beside it; its id is this one's, `/` and the key.
+
+        Durable on return: from then on there is one child for this key, whatever is killed, and whoever runs this
+        session runs it. A rollback cancels those started since; one of which effects stand stays the child of its key,
+        unless `after_rollback="again"`. Raises `RefusedError` inside an action and for a key that is none,
+        `KeyReusedError` for another agent or input under the same key.
+        """
+        call, spawned = self._start_of(agent, input, key, after_rollback)
+        child = spawned(self._drive(self._core.children.start(call, self.id, key)))
+        self._begin_child(child, self.children.wait)
+        return Child(self, child)
+
+    def result_of(self, child: Spawned) -> Any:
+        """What a child comes to: recorded once, answered from the log on a replay."""
+        self._check_stop()
+        return self._drive(self._core.children.wait(wait_of(self.children.wait, child)))
 
     # --- values and questions -----------------------------------------------------------------------------------------
 
@@ -196,8 +244,16 @@ class Session(Face):
     def end(self, *, result: Any = None, completed: bool = False, progress: bool = False) -> bool:
         """The end of a script (`completed`), of a step or of a clean close. Whether the session is completed now."""
         completed, drafts = self._ending(result, completed=completed)
+        if completed:
+            self._settle_children()
         self._drive(self._core.end(*drafts, progress=progress))
         return completed
+
+    def _settle_children(self) -> None:
+        try:
+            self.children.settle()
+        except Leaving as left:
+            raise self._core.leave(left) from None
 
     def is_completed(self) -> bool:
         """Whether the log says so: also when an interrupt came out of the commit that completed it."""

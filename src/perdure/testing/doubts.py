@@ -103,9 +103,10 @@ class Book:
             raise
         self.note(what="returned", value=_text(returned[0]), **about)
 
-    def last(self, action: Action) -> dict[str, Any]:
-        """The last line about the last attempt at an action."""
-        mine = [n for n in self.read() if (n["seq"], n["attempt"]) == (action.seq, action.attempts)]
+    def last(self, action: Action, session: str) -> dict[str, Any]:
+        """The last line about the last attempt at an action of a session."""
+        which = (session, action.seq, action.attempts)
+        mine = [n for n in self.read() if (n["session"], n["seq"], n["attempt"]) == which]
         return mine[-1] if mine else {"what": "not entered"}
 
 
@@ -146,33 +147,33 @@ class People:
             for number, message in enumerate(self._trial.messages):
                 self._store.send(SESSION, message, key=str(number), by="crash_everywhere")
         for question in self._store.questions(SESSION):
-            entries = list(self._store.log(SESSION))
+            entries = list(self._store.log(question.session))
             if question.kind == "doubt":
-                self._settle(Actions(entries)[question.seq], entries)
+                self._settle(Actions(entries)[question.seq], entries, session=question.session)
             else:
                 self._answer(question, entries)
 
     # --- doubts ------------------------------------------------------------------------------------------------------
 
-    def _settle(self, action: Action, entries: list[Entry]) -> None:
+    def _settle(self, action: Action, entries: list[Entry], *, session: str) -> None:
         settle = self._trial.settle
-        happened = {"not entered": False, "returned": True}.get(self._book.last(action)["what"])
+        happened = {"not entered": False, "returned": True}.get(self._book.last(action, session)["what"])
         if callable(settle):
             arguments = {name: _argument(data) for name, data in action.args.items()}
             said = settle(Doubt(action.seq, action.name, arguments, happened))
         else:
-            said = self._truth(action, entries, happened=happened)
+            said = self._truth(action, entries, session, happened=happened)
         how = "done" if isinstance(said, Done) else "not-done" if isinstance(said, NotDone) else "abandoned"
         result = said.result if isinstance(said, Done) else None
-        self._store.settle(SESSION, action.seq, how, result=result, by="crash_everywhere")
+        self._store.settle(session, action.seq, how, result=result, by="crash_everywhere")
 
-    def _truth(self, action: Action, entries: list[Entry], *, happened: bool | None) -> Done | NotDone:
+    def _truth(self, action: Action, entries: list[Entry], session: str, *, happened: bool | None) -> Done | NotDone:
         """From the book; where it cannot tell, from the effects."""
         if happened is None:
             happened = self._counted(action, entries)
         if not happened:
             return NotDone()
-        text = self._book.last(action).get("value")
+        text = self._book.last(action, session).get("value")
         data = base64.b64decode(text) if text is not None else self._unharmed_result(action, entries)
         return Done(values.decode(data))
 
@@ -186,9 +187,15 @@ class People:
         now = self._trial.count()
         known = sum(
             a.name == action.name and a.known is not None and a.known.how in ("result", "unstorable")
-            for a in Actions(entries).values()
+            for log in self._logs(entries)
+            for a in Actions(log).values()
         )
         return now.get(action.name, 0) - self._before.get(action.name, 0) > known
+
+    def _logs(self, entries: list[Entry]) -> list[list[Entry]]:
+        """All that may have had an effect: the session and its children."""
+        under = [info.id for info in self._store.sessions()]
+        return [entries] if under == [SESSION] else [list(self._store.log(session)) for session in under]
 
     def _unharmed_result(self, action: Action, entries: list[Entry]) -> bytes:
         """What the same call of the unharmed run returned."""
@@ -219,7 +226,7 @@ class People:
             earlier = sum(e.kind == "asked" and e["prompt"] == asked["prompt"] for e in entries if e.seq < asked.seq)
             answer = answer[earlier]
         said = answer(question.prompt) if callable(answer) else answer
-        self._store.answer(SESSION, question.seq, said, by="crash_everywhere")
+        self._store.answer(question.session, question.seq, said, by="crash_everywhere")
 
 
 def _argument(data: Any) -> Any:

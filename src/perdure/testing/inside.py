@@ -32,6 +32,8 @@ from perdure.testing.doubts import Book, People
 from perdure.testing.lives import SESSION, Ended
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from perdure.log.entry import Entry
     from perdure.session.request import Attempt
     from perdure.testing.lives import CrashPoint, Trial
@@ -136,10 +138,14 @@ def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> Counter[
         if call.name in answers:
             tried.fn = scripted(answers[call.name], earlier=_earlier(store, session, call.name, before=action.seq))
         epoch = session._core.epoch  # noqa: SLF001
-        tried.fn = book.watched(tried.fn, seq=action.seq, attempt=action.attempts, epoch=epoch, call=call.text())
+        about = {"session": session.id, "seq": action.seq, "attempt": action.attempts, "epoch": epoch}
+        tried.fn = book.watched(tried.fn, **about, call=call.text())
         return tried
 
-    def fixed(session: Face, kind: str, _draw: Any) -> Any:
+    def fixed(session: Face, kind: str, own: Any) -> Any:
+        if session.id != SESSION:
+            return value(session, kind, own)
+
         def draw() -> Any:
             drawn[kind] += 1
             return fixed_value(kind, drawn[kind])
@@ -151,14 +157,15 @@ def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> Counter[
     return drawn
 
 
-def _entries(store: AgentStore) -> list[Entry]:
-    return list(store.log(SESSION)) if store.backend.heads(prefix=SESSION) else []
+def _entries(store: AgentStore, session: str = SESSION) -> list[Entry]:
+    there = any(head.session == session for head in store.backend.heads(prefix=session))
+    return list(store.log(session)) if there else []
 
 
 def _earlier(store: AgentStore, session: Face, name: str, *, before: int) -> int:
     """How many actions of that name were started before this one."""
     core = session._core  # noqa: SLF001 - a start that rides in the next commit is not in the log yet
-    bodies = [(e.seq, e.body) for e in _entries(store) if e.kind == "action_started"]
+    bodies = [(e.seq, e.body) for e in _entries(store, session.id) if e.kind == "action_started"]
     put_off = enumerate(core._put_off, core.head + 1)  # noqa: SLF001
     bodies += [(seq, draft.body) for seq, draft in put_off if draft.kind == "action_started"]
     return sum(seq < before and body["of"] is None and body["name"] == name for seq, body in bodies)
@@ -194,23 +201,36 @@ def told(store: AgentStore, book: Book, result: Any, reached: tuple[str, ...]) -
     """The end of a life, from its log (read whole, and so verified) and its book."""
     entries = _entries(store)
     actions = Actions(branch(entries))
-    outcomes: dict[str, list[bytes | None]] = {}
-    for action in actions.values():
-        known = action.known.value if action.known and action.known.how == "result" else None
-        outcomes.setdefault(f"{action.name} {action.fingerprint.hex()}", []).append(known)
+    logs = {info.id: _entries(store, info.id) for info in store.sessions()}
     notes = book.read()
+    mine = {session: [note for note in notes if note["session"] == session] for session in logs}
     return Ended(
         reached=reached,
         result=values.encode(result),
         state={name: values.encode(part) for name, part in store.state_at(SESSION).items()},
         actions=dict(Counter(calls.call_text(a.name, a.args) for a in actions.values())),
-        repeatable=frozenset(a.name for a in Actions(entries).values() if a.effect == "repeatable"),
-        again=tuple(_again(entries, notes)),
+        repeatable=frozenset(_repeatable(logs)),
+        again=tuple(call for session, log in logs.items() for call in _again(log, mine[session])),
         entered=dict(Counter(note["call"] for note in notes if note["what"] == "entered")),
-        doubted=tuple(_doubted(entries, notes)),
+        doubted=tuple(call for session, log in logs.items() for call in _doubted(log, mine[session])),
         cut_off=dict(cut_off(notes)),
-        outcomes=outcomes,
+        outcomes=_outcomes(logs),
     )
+
+
+def _repeatable(logs: Mapping[str, list[Entry]]) -> Iterator[str]:
+    """The names of what may happen more than once, in the session and its children."""
+    for entries in logs.values():
+        yield from (action.name for action in Actions(entries).values() if action.effect == "repeatable")
+
+
+def _outcomes(logs: Mapping[str, list[Entry]]) -> dict[str, list[bytes | None]]:
+    """The results of the calls of each name and arguments, in order."""
+    found: dict[str, list[bytes | None]] = {}
+    for action in (a for log in logs.values() for a in Actions(branch(log)).values()):
+        known = action.known.value if action.known and action.known.how == "result" else None
+        found.setdefault(f"{action.name} {action.fingerprint.hex()}", []).append(known)
+    return found
 
 
 def unrecorded(store: AgentStore, drawn: Mapping[str, int]) -> str:

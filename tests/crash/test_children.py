@@ -1,0 +1,130 @@
+"""Parents and children are killed at every instant: each effect happens once, and there is one child for a key."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.runtime.nursery import Life, Nursery
+from perdure.session.children import Spawned
+from perdure.testing import crash_everywhere
+from tests.crash import outside
+from tests.crash.outside import happens
+
+
+@perdure.action(effect="once")
+def pay(what: Any) -> Any:
+    happens(f"pay {what}")
+    return what
+
+
+@perdure.action(effect="once")
+def unbook(what: Any) -> None:
+    happens(f"unbook {what}")
+
+
+@perdure.action(effect="once", undo=unbook)
+def book(what: Any) -> Any:
+    happens(f"book {what}")
+    return what
+
+
+def leaf(s: perdure.Session) -> Any:
+    return pay(s.input)
+
+
+def one(s: perdure.Session) -> list[Any]:
+    pay("before")
+    child = s.spawn(leaf, input="child", key="leaf")
+    pay("beside")
+    return [child.result(), pay("after")]
+
+
+def three(s: perdure.Session) -> list[Any]:
+    children = [s.spawn(leaf, input=n, key=f"n{n}") for n in range(3)]
+    return [child.result() for child in children]
+
+
+def middle(s: perdure.Session) -> Any:
+    child = s.spawn(leaf, input=f"{s.input}-leaf", key="leaf")
+    return [pay(s.input), child.result()]
+
+
+def deep(s: perdure.Session) -> list[Any]:
+    children = [s.spawn(middle, input=n, key=n) for n in ("a", "b")]
+    return [child.result() for child in children]
+
+
+@perdure.steps
+def steps(s: perdure.Session) -> None:
+    done = s.state.setdefault("done", [])
+    child = s.spawn(leaf, input=len(done) // 2, key=f"n{len(done) // 2}")
+    done.append(child.result())
+    if len(done) == 4:
+        s.complete(done)
+
+
+def rolls_back(s: perdure.Session) -> Any:
+    s.checkpoint("start")
+    if s.strategy is not None:
+        return [book("cheap"), s.spawn(leaf, input="cheap", key="cheap").result()]
+    book("fine")
+    child = s.spawn(leaf, input="fine", key="fine")
+    child.result()
+    return s.rollback("start", strategy="cheap")
+
+
+async def awaited_leaf(s: perdure.AsyncSession) -> Any:
+    return await s.call(pay, s.input)
+
+
+async def awaits(s: perdure.AsyncSession) -> list[Any]:
+    children = [await s.spawn(awaited_leaf, input=n, key=f"n{n}") for n in range(2)]
+    return list(await asyncio.gather(*children))
+
+
+@pytest.mark.parametrize("agent", [one, three, deep, steps, rolls_back, awaits], ids=lambda agent: agent.__name__)
+def test_killed_anywhere_each_effect_happens_once(agent: Callable[..., Any]) -> None:
+    report = crash_everywhere(agent, effects=outside.effects, fresh=outside.clear)
+    assert report.lives > 20
+
+
+def test_in_a_store_of_files(tmp_path: Path) -> None:
+    crash_everywhere(
+        one, effects=outside.effects, fresh=outside.clear, store=lambda folder: f"file://{folder / 'agents'}"
+    )
+
+
+# --- builds that are wrong --------------------------------------------------------------------------------------------
+
+
+def test_a_child_for_each_process_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Nursery._begun
+
+    def begun(self: Nursery, child: Spawned) -> Life:
+        return right(self, replace(child, id=f"{child.id}-{os.getpid()}"))
+
+    monkeypatch.setattr(Nursery, "_begun", begun)
+    with pytest.raises(AssertionError, match="happened"):
+        crash_everywhere(one, effects=outside.effects, fresh=outside.clear)
+
+
+def test_a_wait_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parent that takes what it finds when it comes back, instead of waiting for its child."""
+    right = Nursery.wait
+
+    def wait(self: Nursery, child: Spawned) -> Any:
+        info = {i.id: i.status for i in self._store.sessions()}
+        return "gone" if info.get(child.id) == "interrupted" else right(self, child)
+
+    monkeypatch.setattr(Nursery, "wait", wait)
+    monkeypatch.setattr(Nursery, "begin", lambda self, child: None)
+    with pytest.raises(AssertionError, match="result"):
+        crash_everywhere(one, effects=outside.effects, fresh=outside.clear)
