@@ -74,6 +74,10 @@ class Ledger:
         self.points.clear()
         self.rollbacks.clear()
         self._questions.clear()
+        if not keep:
+            for by in (self.claimed, self.actions, self.inner, self._waiting, self._by_match, self._values):
+                by.clear()
+            return
         self.claimed.intersection_update(keep)
         kept: list[dict[int, Any]] = [self.actions, self.inner, *self._waiting.values()]
         for by_seq in kept:

@@ -64,7 +64,11 @@ def _step(value: Any, held: Any) -> Any:
     if type(held) is list:
         at = find(raw(held.copy()), raw([value]))
         return None if at < 0 else at
-    return next((key for key, each in held.items() if each is value), None) if type(held) is not tuple else None
+    if type(held) is not tuple:
+        for key, each in held.items():  # a loop: most saves come here, and a generator would cost more than it finds
+            if each is value:
+                return key
+    return None
 
 
 def _set(node: Node, now: dict[Any, Any], path: list[Any]) -> list[Op] | None:
