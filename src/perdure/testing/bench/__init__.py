@@ -12,16 +12,31 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import perdure
 from perdure import clock
-from perdure.testing.bench import collecting, files, forking, machine, moving, report, restoring, saving, show
+from perdure.testing.bench import calling, collecting, files, forking, machine, moving, report, restoring, saving, show
 from perdure.testing.bench.crowd import crowd
 from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
 from perdure.testing.bench.saving import Found
 from perdure.testing.bench.turns import Samples, take
 
-SECTIONS = ("w1", "w2", "w3", "w4", "fork", "resume", "many", "moved", "files", "gc", "import")
+SECTIONS = ("w1", "w2", "w3", "w4", "w5", "fork", "resume", "many", "moved", "files", "gc", "import")
+OF_THE_CHAT: Final = {"w4": restoring.restore, "fork": forking.forks}
+"""Sections that look at the store which `w1` leaves, or at one like it."""
+
+ALONE: Final = {
+    "w2": saving.documents,
+    "w3": crowd,
+    "w5": calling.calls,
+    "resume": restoring.resume,
+    "many": saving.many,
+    "moved": moving.moving,
+    "files": files.appending,
+    "gc": collecting.collect,
+    "import": restoring.importing,
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -72,32 +87,14 @@ def _round(plan: Plan, only: Sequence[str], name: str) -> Found:
     saved = None
     for section in (one for one in SECTIONS if one in only):
         _progress(f"{name}: {section}")
-        match section:
-            case "w1":
-                figures, saved = saving.chat(plan)
-                found |= figures
-            case "w2":
-                found |= saving.documents(plan)
-            case "w3":
-                found |= crowd(plan)
-            case "w4":
-                saved = saved or _saved(plan)
-                found |= restoring.restore(plan, saved)
-            case "fork":
-                saved = saved or _saved(plan)
-                found |= forking.forks(saved)
-            case "resume":
-                found |= restoring.resume(plan)
-            case "many":
-                found |= saving.many(plan)
-            case "moved":
-                found |= moving.moving(plan)
-            case "files":
-                found |= files.appending(plan)
-            case "gc":
-                found |= collecting.collect(plan)
-            case _:
-                found |= restoring.importing(plan)
+        if section == "w1":
+            figures, saved = saving.chat(plan)
+            found |= figures
+        elif section in OF_THE_CHAT:
+            saved = saved or _saved(plan)
+            found |= OF_THE_CHAT[section](plan, saved)
+        else:
+            found |= ALONE[section](plan)
     _progress("")
     return found
 

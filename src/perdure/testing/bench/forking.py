@@ -15,13 +15,14 @@ from perdure.testing.bench.writers import SESSION, STORE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from perdure.testing.bench.plan import Plan
     from perdure.testing.bench.saving import Found
     from perdure.testing.bench.turns import Samples
 
 TIMES: Final = 30
 
 
-def forks(saved: Samples) -> Found:
+def forks(_: Plan, saved: Samples) -> Found:
     """Medians in milliseconds. The forks are deleted again, so that the store is as it was."""
     with perdure.open(str(saved.folder / STORE)) as store:
         points = [point.seq for point in store.snapshots(SESSION)]

@@ -74,6 +74,15 @@ def _crowd() -> Iterator[Row]:
         yield Row(f"{key}.slowest", "w3", f"{what}: slowest save", "ms", 100.0, beside, WHO["declared"])
 
 
+def _calls() -> Iterator[Row]:
+    for who in ("automatic", "declared"):
+        key = f"w5.{who}"
+        yield Row(f"{key}.late", "w5", "late call with the whole conversation, p50", "ms", who=WHO[who])
+        over = "the same over a call with a small argument"
+        yield Row(f"{key}.late_over_small", "w5", over, "x", 1.5, who=WHO[who])
+        yield Row(f"{key}.disk_over_deltas", "w5", "everything journaled over the deltas", "x", 1.3, who=WHO[who])
+
+
 ROWS: Final = (
     *_chat(),
     Row("w2.automatic.p50", "w2", "save of 10 MB, p50", "ms", beside="w2.row.p50", who=WHO["automatic"]),
@@ -85,6 +94,7 @@ ROWS: Final = (
     Row("w4.touch", "w4", "open the session, first touch of a small part", "ms", 1.5),
     Row("w4.step", "w4", "restore any step", "ms", 10.0),
     Row("w4.list", "w4", "list the restore points", "ms", 5.0),
+    *_calls(),
     Row("fork.fork", "fork", "fork of a session at any point", "ms", 1.0, "fork.save"),
     Row("fork.first", "fork", "first opening of a fork", "ms"),
     Row("fork.near", "fork", "difference of neighbouring points", "ms", 2.0),
