@@ -28,9 +28,12 @@ from perdure.errors import (
     UnfinishedError,
 )
 from perdure.log import Record, stub
+from perdure.log.summary import unfinished
 from perdure.ops import portable, receiving, transfer
+from perdure.ops.rebuild import rebuild
 from perdure.runtime.store import AgentStore, open_agent_store
 from perdure.session.keyframer import Keyframer
+from perdure.session.opening import summary_of
 from perdure.stores.contract import Batch
 from tests.crash.damage import KEYFRAME_EVERY, OTHER, RESULT, SUBJECT, TRUTH, agent, fill
 from tests.crash.process import Child, Talk
@@ -338,6 +341,30 @@ def test_half_a_session_goes_on_with_the_same_one_only(source: AgentStore, targe
     assert source.run(agent, SUBJECT).result == RESULT
     source.copy(SUBJECT, target)  # the same log, which has grown meanwhile
     assert_same(source, target)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_half_a_session_is_not_made_whole_by_mending(source: AgentStore, target: AgentStore) -> None:
+    half(target, source)
+    found = target.verify(SUBJECT)
+    assert [problem.kind for problem in found.problems] == ["unfinished"]
+    with pytest.raises(DamageError, match="not whole"):
+        rebuild(target.backend, SUBJECT)
+    assert [one.kind for one in target.doctor(fix=True).findings if one.session == SUBJECT] == ["unfinished"]
+    assert_is_no_session(target)
+    source.copy(SUBJECT, target)
+    assert_same(source, target)
+
+
+def test_no_damage_to_a_summary_makes_it_half_a_session(source: AgentStore) -> None:
+    head = source.backend.head(SUBJECT)
+    cuts = [head.summary[:end] for end in range(len(head.summary))]
+    others = [unfinished(session=OTHER, seq=head.seq, chain=head.chain)]
+    others += [unfinished(session=SUBJECT, seq=head.seq - 1, chain=head.chain)]
+    for summary in (*cuts, *others):
+        with pytest.raises(DamageError) as caught:
+            summary_of(replace(head, summary=summary), SUBJECT)
+        assert not isinstance(caught.value, UnfinishedError), summary
 
 
 @pytest.mark.usefixtures("small_batches")

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure import values
-from perdure.errors import DamageError
+from perdure.errors import DamageError, UnfinishedError
 from perdure.log.branch import REENTRY, leaves
 
 if TYPE_CHECKING:
@@ -86,11 +86,24 @@ _LENGTHS: Final = (len(Summary._fields) - 1, len(Summary._fields))
 """The first sessions were written without `child_of`: no session was one."""
 
 
+def unfinished(*, session: str, seq: int, chain: bytes) -> bytes:
+    """What stands beside this head while more of the log is to come: a check over nothing, which no damage gives."""
+    return _check(b"", session=session, seq=seq, chain=chain)
+
+
 def decoded(stored: bytes, *, session: str, seq: int, chain: bytes) -> Summary:
-    """The summary that stands beside this head. Raises `DamageError` unless the two belong together."""
+    """The summary that stands beside this head.
+
+    Raises `DamageError` unless the two belong together; `UnfinishedError` while more of the log is to come.
+    """
     check, data = stored[:_CHECK_BYTES], stored[_CHECK_BYTES:]
     if check != _check(data, session=session, seq=seq, chain=chain):
         raise DamageError(f"{session}: the head (record {seq}) and the summary beside it are not what was written")
+    if not data:
+        raise UnfinishedError(
+            f"{session} is not whole: it was imported or copied here half-way, up to record {seq}. "
+            "Import or copy it again: that goes on from there"
+        )
     found = values.decode(data)
     if not isinstance(found, list) or len(found) not in _LENGTHS:
         raise DamageError(f"{session}: the summary beside the head is not one that this perdure wrote")

@@ -1,7 +1,7 @@
 """Taking a log into a store, some at a time: what comes out of another store or a file.
 
-Indexes and the summary are made anew from the records; the summary is written with the last of them, and a log without
-one is not whole. The sessions that a fork goes on from come first, each up to the place of the next.
+Indexes and the summary are made anew from the records; the summary is written with the last of them, and until then it
+stands there that the log is not whole. The sessions that a fork goes on from come first, each up to the place of the next.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.log.entry import Entry, opened
 from perdure.log.marks import Marks
 from perdure.log.origin import Base
 from perdure.log.record import GENESIS, Record, is_stub, verified
-from perdure.log.summary import Summary
+from perdure.log.summary import Summary, unfinished
 from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
 from perdure.session import needs
 from perdure.session.lease import Keeper, acquire
@@ -27,7 +27,7 @@ from perdure.stores.contract import Batch, Store
 from perdure.stores.contract import Item as Waiting
 
 if TYPE_CHECKING:
-    from perdure.stores.contract import Lease
+    from perdure.stores.contract import Head, Lease
 
 BATCH_BYTES: Final = 8 << 20
 """Written in one commit: no more memory is held, and no other writer waits for longer."""
@@ -118,7 +118,7 @@ class _Receiving:
             head = self.store.head(self.origin.session)
         except SessionUnknownError:
             return
-        if head.summary or head.epoch <= self.origin.epoch:
+        if not _is_half(head) or head.epoch <= self.origin.epoch:
             raise self._exists(self.origin.session)
 
     def _begin(self, session: str) -> None:
@@ -137,7 +137,8 @@ class _Receiving:
         """The next session, which begins with this record and goes on from there."""
         self.session = first.session
         try:
-            self.store.fork(first.session, Batch((first,)), base=base, epoch=self.origin.epoch + 1)
+            batch = Batch((first,), summary=_more_to_come(first))
+            self.store.fork(first.session, batch, base=base, epoch=self.origin.epoch + 1)
         except SessionExistsError:
             self.now = self._half(first.session)
         else:
@@ -153,7 +154,7 @@ class _Receiving:
     def _half(self, session: str) -> _Session | None:
         """The session that was received half-way; None if it is whole, as one that a fork goes on from may be."""
         head = self.store.head(session)
-        if head.summary:
+        if not _is_half(head):
             if session == self.origin.session:
                 raise self._exists(session)
             return None
@@ -169,7 +170,7 @@ class _Receiving:
         self._check_dropped()
         if seq < self.now.there:
             raise SessionExistsError(self._other(f"it has {self.now.there} records, this log {seq}"))
-        self._write(self.summary.encoded(session=self.session, seq=seq, chain=chain))
+        self._write(self.summary.encoded(session=self.session, seq=seq, chain=chain), is_last=True)
         self.let_go()
 
     def let_go(self) -> None:
@@ -192,7 +193,7 @@ class _Receiving:
         """The records; chunks are taken on the way. Before one more comes, what has piled up is written."""
         for item in items:
             if self.waiting_bytes >= BATCH_BYTES:
-                self._write(b"")
+                self._write(_more_to_come(self.records[-1][0]) if self.records else b"")
             self.moved_bytes += size(item)
             self.waiting_bytes += size(item) if self.now is not None else 0
             match item:
@@ -263,7 +264,7 @@ class _Receiving:
             self.dictionary = values.Dictionary.from_chunk(frame)
         return self.dictionary
 
-    def _write(self, summary: bytes) -> None:
+    def _write(self, summary: bytes, *, is_last: bool = False) -> None:
         if self.now is None:
             return
         epoch = self.now.lease.epoch
@@ -280,7 +281,7 @@ class _Receiving:
         )
         if summary or batch.records:
             self.store.append(self.session, batch, epoch=epoch, head=self.now.written)
-            faults.reach("import.whole" if summary else "import.part")
+            faults.reach("import.whole" if is_last else "import.part")
         self.now.written += len(batch.records)
         self.chunks, self.records, self.waiting_bytes = {}, [], 0
 
@@ -297,3 +298,15 @@ class _Receiving:
             f"{self.session} was once received half-way in {self.store.url}, from another log ({why}). "
             "Receive that one again, or take another store"
         )
+
+
+def _more_to_come(last: Record) -> bytes:
+    """What stands in place of the summary while this is not the last record of its session."""
+    return unfinished(session=last.session, seq=last.seq, chain=last.chain)
+
+
+def _is_half(head: Head) -> bool:
+    """Whether more of this log is to come. Where the head is damaged nothing is known, so nothing is gone on with."""
+    if head.seq == 0:
+        return (head.chain, head.summary) == (GENESIS, b"")
+    return head.summary == unfinished(session=head.session, seq=head.seq, chain=head.chain)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from perdure import values
-from perdure.errors import DamageError, FormatNewerError
+from perdure.errors import DamageError, FormatNewerError, UnfinishedError
 from perdure.log import dropped
 from perdure.log.entry import Entry
 from perdure.log.origin import seam_of
@@ -29,8 +29,8 @@ SNAPSHOTS: Final = ("saved", "edited", "migrated")
 class Problem:
     """One thing that is not what was written.
 
-    `seq` is the record that it is about, None if it is about none. `kind` is head, summary, record, body, index,
-    keyframe or state.
+    `seq` is the record that it is about, None if it is about none. `kind` is head, summary, unfinished, record, body,
+    index, keyframe or state.
     """
 
     seq: int | None
@@ -168,7 +168,7 @@ def _check_head(found: History, last: Place) -> None:
     try:
         found.summary = summary_of(head, session)
     except DamageError as error:
-        found.report(None, error, "summary")
+        found.report(None, error, "unfinished" if isinstance(error, UnfinishedError) else "summary")
     chain = last.record.chain if last.record is not None else GENESIS
     if not last.fault and (last.seq, chain) != (head.seq, head.chain):
         found.report(None, f"{session}: the head says record {head.seq} and does not name the one there", "head")

@@ -14,7 +14,6 @@ from perdure.errors import (
     SessionCancelledError,
     SessionExistsError,
     SessionUnknownError,
-    UnfinishedError,
 )
 from perdure.log import summary as summaries
 from perdure.log.action import concerned
@@ -93,15 +92,10 @@ def find(store: Store, session: str) -> Summary | None:
 def summary_of(head: Head, session: str) -> Summary:
     """The summary beside a head.
 
-    Raises `DamageError` unless the two belong together, and to this session; `UnfinishedError` while there is none yet.
+    Raises `DamageError` unless the two belong together, and to this session; `UnfinishedError` while more of the log is to come.
     """
     if head.seq == 0 and head.chain == GENESIS and head.summary == b"":
         return Summary()
-    if head.seq and head.summary == b"":
-        raise UnfinishedError(
-            f"{session} is not whole: it was imported or copied here half-way, up to record {head.seq}. "
-            "Import or copy it again: that goes on from there"
-        )
     return summaries.decoded(head.summary, session=session, seq=head.seq, chain=head.chain)
 
 
