@@ -26,8 +26,8 @@ DERIVED: Final = frozenset({"index", "summary"})
 def rebuild(store: Store, session: str) -> None:
     """Makes the indexes of a session and its summary what its records say; durable on return.
 
-    Raises `DamageError` if a record is not what was written or more of the log is to come, `HeldError` if somebody holds
-    the session.
+    Raises `DamageError` if a record is not what was written or more of the log is to come, `HeldError` if somebody
+    holds the session.
     """
     lease = store.lease(session)
     if lease.owner and not is_dead(lease.owner):

@@ -1,7 +1,8 @@
 """Taking a log into a store, some at a time: what comes out of another store or a file.
 
 Indexes and the summary are made anew from the records; the summary is written with the last of them, and until then it
-stands there that the log is not whole. The sessions that a fork goes on from come first, each up to the place of the next.
+stands there that the log is not whole. The sessions that a fork goes on from come first, each up to the place of the
+next.
 """
 
 from __future__ import annotations

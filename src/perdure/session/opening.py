@@ -92,7 +92,8 @@ def find(store: Store, session: str) -> Summary | None:
 def summary_of(head: Head, session: str) -> Summary:
     """The summary beside a head.
 
-    Raises `DamageError` unless the two belong together, and to this session; `UnfinishedError` while more of the log is to come.
+    Raises `DamageError` unless the two belong together, and to this session; `UnfinishedError` while more of the log is
+    to come.
     """
     if head.seq == 0 and head.chain == GENESIS and head.summary == b"":
         return Summary()
