@@ -160,7 +160,7 @@ WRONG: list[tuple[Patch, Callable[[Any], Any]]] = [
     (keys_are_made_anew, agents.pays_and_books),
     (doubts_are_ignored, agents.saves_before_use),
     (calls_are_matched_anywhere, agents.nests),
-    (the_end_is_two_commits, agents.saves_before_use),
+    (the_end_is_two_commits, agents.takes_turns),
     (undos_are_forgotten, agents.rolls_back),
     (undos_are_done_again, agents.rolls_back),
     (steps_begin_anew, agents.works),
