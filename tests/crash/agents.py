@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import perdure
 from perdure.errors import RecordedError, UnstorableError
+from perdure.session.parallel import THREAD
 from tests.crash import outside
 from tests.crash.outside import happens
 
@@ -345,6 +347,45 @@ def serves_and_closes(s: perdure.Session) -> int:
     return int(s.state["polled"])
 
 
+def one_by_one() -> None:
+    """The calls that have begun have ended, so that the instants come in the same order each time."""
+    for thread in threading.enumerate():
+        if thread.name.startswith(THREAD):
+            thread.join()
+
+
+@perdure.action(effect="repeatable")
+def drawn_inside(s: Any, text: str) -> list[Any]:
+    return [s.uuid(), send(f"inside {text}")]
+
+
+def round_of(s: perdure.Session, n: int) -> list[Any]:
+    """A block that is saved in the middle: none of its results has been handed out there."""
+    with s.parallel() as p:
+        promises: list[Any] = []
+        for fn, args in ((pay, (n,)), (drawn_inside, (s, f"round {n}")), (book, (f"day {n}",))):
+            promises.append(p.call(fn, *args))
+            one_by_one()
+        s.save()
+    return [promise.result() for promise in promises]
+
+
+def fans_out(s: perdure.Session) -> list[Any]:
+    done = s.state.setdefault("done", [])
+    while not done:
+        done.append(round_of(s, len(done)))
+        s.save()
+    return done
+
+
+@perdure.steps
+def fans_out_by_steps(s: perdure.Session) -> None:
+    done = s.state.setdefault("done", [])
+    done.append(round_of(s, len(done)))
+    if len(done) == 2:
+        s.complete(done)
+
+
 # --- keyframes -------------------------------------------------------------------------------------------------------
 
 
@@ -421,6 +462,7 @@ BENCHES = [
     Bench(stumbles),
     Bench(serves, {"form": "handle", "pairs": 8}),
     Bench(serves_and_closes, {"form": "handle"}),
+    Bench(fans_out, {"form": "handle"}),
     Bench(grows, every=3),
     Bench(grows_by_steps, every=3),
     Bench(grows_by_hand, {"form": "handle"}, every=3),

@@ -18,10 +18,10 @@ from perdure.session.keyframer import Keyframer
 from perdure.testing import Report, crash, crash_everywhere
 from perdure.testing.lives import Life
 from tests.crash import outside
-from tests.crash.agents import BENCHES, Bench
+from tests.crash.agents import BENCHES, Bench, fans_out_by_steps
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
-CHOSEN = ("rolls_back", "asks", "works", "serves")
+CHOSEN = ("rolls_back", "asks", "works", "serves", "fans_out")
 MORE = ("pays_and_books", "nests", "catches", "grows", "grows_by_steps", "grows_by_hand", "waits", "stumbles")
 
 
@@ -55,8 +55,14 @@ def lives(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Report:
     )
 
 
+BLOCKS = Bench(fans_out_by_steps)
+"""Its calls are killed everywhere by `fans_out`."""
+
+
 @pytest.mark.parametrize(
-    "bench", [b for b in BENCHES if b.name in (*CHOSEN, *(MORE if FULL else ()))], ids=lambda bench: bench.name
+    "bench",
+    [BLOCKS, *(b for b in BENCHES if b.name in (*CHOSEN, *(MORE if FULL else ())))],
+    ids=lambda bench: bench.name,
 )
 def test_no_life_notices_that_house_was_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lives(bench, monkeypatch).lives > 1

@@ -125,6 +125,41 @@ def test_the_session_goes_on(store: AgentStore) -> None:
     assert store.verify("s").ok
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_was_open_at_a_point_that_stays_is_not_paid_again(store: AgentStore, *, ended: bool) -> None:
+    paid: list[int] = []
+
+    def send(n: int) -> int:
+        if not ended and len(paid) == 1:
+            raise KeyboardInterrupt
+        paid.append(n)
+        return n
+
+    def block(s: perdure.Session, upto: int) -> list[int]:
+        with s.parallel(at_once=1) as p:
+            promises = [p.action(send, effect="repeatable")(n) for n in range(upto)]
+            s.checkpoint("inside")
+        return [promise.result() for promise in promises]
+
+    with store.session("s") as s:
+        s.state["n"] = 0
+        s.save()
+        if ended:
+            s.state["sent"] = block(s, 2)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                block(s, 2)
+        for n in range(20):
+            s.state["n"] = n
+            s.save()
+    collect(store, keep_last=0)
+    before, ended = list(paid), True
+    with store.session("s") as s:
+        s.rollback("inside")
+        assert block(s, 2) == [0, 1]
+    assert paid == (before if len(before) == 2 else [0, 1])
+
+
 def test_checkpoints_stay(store: AgentStore) -> None:
     with store.session("s") as s:
         for n in range(40):

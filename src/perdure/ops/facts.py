@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perdure.stores.contract import Head, Lease, Point, Store
 
 _READ: Final = frozenset(
-    {"keyframe", "action_started", "action_finished", "settled", "status", "rolled_back", "note", "asked"}
+    {"saved", "keyframe", "action_started", "action_finished", "settled", "status", "rolled_back", "note", "asked"}
 )
 """The kinds whose bodies say something that is asked here."""
 
@@ -41,6 +41,7 @@ class Facts:
 
     `stubs` are those of the records with a body; `actions` the records of each action, with those of its undo, by its
     start; `needs` the chunks that each keyframe names, `dictionaries` the one that each body was compressed with.
+    `open` are the records before a snapshot that the code can still claim if it is entered there, by the snapshot.
     `leaving` are records that start a branch, `referred` actions that other records speak of, `doubtful` those that are
     in doubt, `serious` those that may not run twice unasked, `standing` those whose effect stands on a branch that was
     left, with all that share its idempotency key.
@@ -58,6 +59,7 @@ class Facts:
     needs: dict[int, frozenset[bytes]] = field(default_factory=dict)
     dictionaries: dict[int, bytes] = field(default_factory=dict)
     actions: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    open: dict[int, frozenset[int]] = field(default_factory=dict)
     doubtful: set[int] = field(default_factory=set)
     serious: set[int] = field(default_factory=set)
     standing: set[int] = field(default_factory=set)
@@ -103,6 +105,9 @@ def _take(found: Facts, record: Record) -> Entry | None:
     if record.kind not in _READ:
         return None
     entry = found.reader.open(record)
+    if entry.kind == "saved":
+        found.open[seq] = frozenset(entry["open"])
+        return None
     contents = frozenset(needs.contents(entry))
     if contents:
         found.needs[seq] = contents

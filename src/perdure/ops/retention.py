@@ -80,7 +80,7 @@ def _points_and_records(facts: Facts, snapshots: Collection[int], *, pinned: int
     while known < len(found.snapshots):
         known = len(found.snapshots)
         for first, last in _answered(facts, found.snapshots):
-            keep.update(range(first, last + 1))
+            keep.update(range(first, last + 1), facts.open.get(first, ()))
         found.snapshots |= {seq for seq in facts.points if seq in keep}
     return found
 
