@@ -25,23 +25,23 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def starts_are_recorded_late(patch: pytest.MonkeyPatch) -> None:
     """The start of a `once` rides in the next commit, as that of a `repeatable` may."""
-    right = Journal._start
-    patch.setattr(Journal, "_start", lambda self, call, action, **_: right(self, call, action, at_once=False))
+    right = Journal.start
+    patch.setattr(Journal, "start", lambda self, call, action, **_: right(self, call, action, at_once=False))
 
 
 def results_are_recorded_late(patch: pytest.MonkeyPatch) -> None:
     """The code gets a result before it is durable."""
-    right = Journal._finish
+    right = Journal.finish
 
-    def finish(self: Journal, action: Any, outcome: Any, **more: Any) -> Steps:
-        for request in right(self, action, outcome, **more):
-            assert isinstance(request, Commit)
-            for draft in request.drafts:
-                if draft not in self._put_off:
-                    self.put_off(draft)
+    def finish(self: Journal, call: Any, action: Any, ended: Any, **more: Any) -> Steps:
+        request = next(right(self, call, action, ended, **more))
+        assert isinstance(request, Commit)
+        for draft in request.drafts:
+            if draft not in self._put_off:
+                self.put_off(draft)
         yield from ()
 
-    patch.setattr(Journal, "_finish", finish)
+    patch.setattr(Journal, "finish", finish)
 
 
 def keys_are_made_anew(patch: pytest.MonkeyPatch) -> None:

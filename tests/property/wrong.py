@@ -22,8 +22,8 @@ Wrong = Callable[[pytest.MonkeyPatch], None]
 
 
 def _start_after_effect(patch: pytest.MonkeyPatch) -> None:
-    right = Journal._start
-    patch.setattr(Journal, "_start", lambda self, call, action, at_once=True: right(self, call, action, at_once=False))
+    right = Journal.start
+    patch.setattr(Journal, "start", lambda self, call, action, at_once=True: right(self, call, action, at_once=False))
 
 
 def _doubt_runs_again(patch: pytest.MonkeyPatch) -> None:
