@@ -65,6 +65,9 @@ as long each time, and a random part of as much …"""
 BACKOFF_S_MAX: Final = 60.0
 """… up to this."""
 
+VIEW_BYTES_MAX: Final = 64 * 1024
+"""A field longer than this is shown only by its length where a store keeps records readable."""
+
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""
 

@@ -10,7 +10,8 @@ import typer
 from perdure.cli import options, output, shape
 from perdure.cli.deciding import Reason, chosen_by
 from perdure.cli.place import place
-from perdure.cli.text import as_point, json_of, one_line
+from perdure.cli.text import as_point, one_line
+from perdure.log.readable import json_of
 from perdure.recovery.difference import ABSENT
 
 if TYPE_CHECKING:

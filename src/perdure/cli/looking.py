@@ -12,9 +12,10 @@ from perdure import values
 from perdure.cli import options, output, records, shape
 from perdure.cli.place import Place, place
 from perdure.cli.running import tell_question
-from perdure.cli.text import age, as_point, json_of, moment, one_line, written
+from perdure.cli.text import age, as_point, one_line, written
 from perdure.errors import NoPointError
 from perdure.log import points
+from perdure.log.readable import document, json_of, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -198,7 +199,7 @@ def log(
         else:
             entries = opened.log(session, after=after)
         if as_json:
-            found = [records.document(entry, session) for entry in entries]
+            found = [document(entry, session) for entry in entries]
             output.document({"session": session, "records": found})
         else:
             with contextlib.suppress(*([KeyboardInterrupt] if follow else [])):
@@ -209,7 +210,7 @@ def _print_records(entries: Iterable[Entry], session: str, *, ndjson: bool) -> N
     """Each as it comes."""
     for entry in entries:
         if ndjson:
-            output.line(records.document(entry, session))
+            output.line(document(entry, session))
         else:
             output.say(f"{entry.seq:>6} {moment(entry.time_us)[:23]} {entry.kind:<15} {records.line(entry)}".rstrip())
         sys.stdout.flush()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli import options, output, records
+from perdure.cli import options, output
 from perdure.cli.place import Place, place
+from perdure.log.readable import document
 from perdure.ops.portable import new_file
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _lines(store: AgentStore, session: str, file: Path) -> int:
 
 
 def _line(entry: Entry, session: str) -> bytes:
-    return json.dumps(records.document(entry, session), separators=(",", ":")).encode() + b"\n"
+    return json.dumps(document(entry, session), separators=(",", ":")).encode() + b"\n"
 
 
 def import_(

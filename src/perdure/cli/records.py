@@ -1,12 +1,11 @@
-"""Records for people: a body with the user's values in it decoded, and one line that says what a record is about."""
+"""Records for people: one line that says what a record is about."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from perdure import values
-from perdure.cli.text import json_of, moment, one_line
+from perdure.cli.text import one_line
 from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT
 from perdure.session import call as calls
 from perdure.session.lease import owner_text
@@ -16,52 +15,7 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Entry
 
-ENCODED: Final = frozenset({"input", "delta", "manifest", "key", "strategy", "value", "result", "answer"})
-"""Fields that hold a value of the user's, encoded, when they hold bytes."""
-
 _FLAGS: Final = ((REENTRY, "re-entry point"), (RESTORE_POINT, "restore point"), (INSPECTION, "inspection only"))
-
-
-def document(entry: Entry, session: str) -> dict[str, Any]:
-    """A record as JSON, its values decoded; digests in hexadecimal."""
-    return {
-        "session": session,
-        "seq": entry.seq,
-        "epoch": entry.epoch,
-        "kind": entry.kind,
-        "time": moment(entry.time_us),
-        "body": {name: _field(name, value) for name, value in entry.body.items()},
-    }
-
-
-def _field(name: str, value: Any) -> Any:
-    if name == "owner":
-        return json.loads(value)
-    if name == "args":
-        return {key: _argument(recorded) for key, recorded in value.items()}
-    if isinstance(value, bytes):
-        return json_of(values.decode(value)) if name in ENCODED else value.hex()
-    if isinstance(value, dict) and "class" in value:
-        return _error(value)
-    return json_of(value)
-
-
-def _argument(recorded: Any) -> Any:
-    """One argument: its value, or for one that was too long or could not be stored what stands for it."""
-    if isinstance(recorded, bytes):
-        return json_of(values.decode(recorded))
-    return {"$recorded": {key: v.hex() if isinstance(v, bytes) else v for key, v in recorded.items()}}
-
-
-def _error(recorded: dict[str, Any]) -> dict[str, Any]:
-    """An error that an action ended with."""
-    args, attributes = recorded.get("args"), recorded.get("attributes", {})
-    return {
-        "class": recorded["class"],
-        "text": recorded["text"],
-        "args": None if args is None else json_of(values.decode(args)),
-        "attributes": {name: json_of(values.decode(data)) for name, data in attributes.items()},
-    }
 
 
 def line(entry: Entry) -> str:

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli import failing
-from perdure.cli.text import decisions, json_of, moment
+from perdure.cli.text import decisions
+from perdure.log.readable import json_of, moment
 from perdure.recovery.difference import ABSENT
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure import clock, values
+from perdure import clock
+from perdure.log.readable import json_of
 
 if TYPE_CHECKING:
     from perdure.runtime.outcome import Question
@@ -58,21 +58,9 @@ def age(time_us: int) -> str:
     return duration(max(0, (clock.now_us() - time_us) // 1_000_000) or 0).replace(".0", "")
 
 
-def moment(time_us: int) -> str:
-    """A time as ISO 8601, UTC, to the microsecond."""
-    seconds, rest = divmod(time_us, 1_000_000)
-    found = dt.datetime.fromtimestamp(seconds, dt.UTC).replace(microsecond=rest)
-    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
 def as_point(text: str) -> int | str:
     """A point as people type it: digits are a number, everything else a name."""
     return int(text) if text.removeprefix("-").isdigit() else text
-
-
-def json_of(value: Any) -> Any:
-    """A value as plain JSON; what JSON cannot hold is tagged as in the json codec (`{"$bytes": …}`)."""
-    return json.loads(values.encode(value, codec="json"))
 
 
 def written(value: Any) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from perdure import clock, faults
 from perdure.errors import ConflictError, FencedError, HeldError, StoreFailedError
+from perdure.log import readable
 from perdure.log.entry import Entry, link
 from perdure.stores.contract import Batch, Point
 
@@ -182,7 +183,8 @@ class Writer:
     def _batch(self, drafts: list[Draft], entries: list[Entry], records: list[Record], summary: Summary) -> Batch:
         marks = [(mark, entry.seq) for draft, entry in zip(drafts, entries, strict=True) for mark in draft.marks]
         beside = self._beside(records[-1], summary)
-        return Batch(tuple(records), points_of(entries), tuple(marks), keyframes_of(entries), beside)
+        views = tuple(map(readable.view, entries)) if self.store.readable else ()
+        return Batch(tuple(records), points_of(entries), tuple(marks), keyframes_of(entries), beside, views=views)
 
 
 def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:

@@ -48,6 +48,9 @@ class Batch:
     keyframes: tuple[tuple[int, int], ...] = ()
     summary: bytes = b""
     taken: tuple[int, ...] = ()
+    views: tuple[str, ...] = ()
+    """For a store that is `readable`: what each record says, a JSON object as ASCII text on one line. It is for people,
+    and never read back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,9 @@ class Store(ABC):
 
     url: str
     """What `open_store` takes to open the same place again."""
+
+    readable: ClassVar[bool] = False
+    """Whether people read what it keeps with tools of their own, so that batches come with `views`."""
 
     durable: ClassVar[bool]
     """Whether what was acknowledged is there after the process, and the machine, have died."""

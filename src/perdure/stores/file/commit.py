@@ -9,6 +9,7 @@ from base64 import b64decode
 from binascii import b2a_base64
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, Final
 
 from perdure.log import GENESIS
@@ -74,8 +75,8 @@ def following(
     """(its lines, where its records begin in them, its commit) of a batch that comes after another commit."""
     found = [lines.body_line(seq, body) for seq, body in change.bodies] if change is not None else []
     is_amended, at, starts = bool(found), sum(map(len, found)), []
-    for record in batch.records:
-        line = lines.record_line(record)
+    for record, view in zip(batch.records, batch.views or repeat(""), strict=False):
+        line = lines.record_line(record, view=view)
         starts.append(at)
         at += len(line)
         found.append(line)

@@ -30,7 +30,7 @@ _CHECK_CHARS: Final = 32
 _CHECK: Final = b',"check":"'
 _BASE64: Final = rb'"([A-Za-z0-9+/]*={0,2})"'
 _RECORD_LINE: Final = re.compile(
-    rb'\{"seq":(\d{1,18}),"epoch":(\d{1,20}),"kind":"([a-z_]{1,20})","time_us":(\d{1,20})(?:,"view":\{.*\})?'
+    rb'\{"seq":(\d{1,18}),"epoch":(\d{1,20}),"kind":"([a-z_]{1,20})","time_us":(\d{1,20})(?:,"view":(\{.*\}),"view_check":"([0-9a-f]{32})")?'
     rb',"chain":"([0-9a-f]{64})","body":' + _BASE64 + rb"\}"
 )
 _ITEM_LINE: Final = re.compile(rb'\{"item":(\d{1,18}),"mark":(null|"(?:[0-9a-f]{2})*"),"content":' + _BASE64 + rb"\}")
@@ -47,13 +47,14 @@ class Header:
     bases: tuple[Base, ...] = ()
 
 
-def record_line(record: Record) -> bytes:
-    """One record, exactly."""
-    return b'{"seq":%d,"epoch":%d,"kind":"%s","time_us":%d,"chain":"%s","body":"%s"}\n' % (
+def record_line(record: Record, *, view: str = "") -> bytes:
+    """One record, exactly; with what it says, for people."""
+    return b'{"seq":%d,"epoch":%d,"kind":"%s","time_us":%d%s,"chain":"%s","body":"%s"}\n' % (
         record.seq,
         record.epoch,
         record.kind.encode(),
         record.time_us,
+        b',"view":%s,"view_check":"%s"' % (view.encode("ascii"), digest(view.encode()).encode()) if view else b"",
         record.chain.hex().encode(),
         b2a_base64(record.body, newline=False),
     )
@@ -64,10 +65,11 @@ def read_record(line: bytes, session: str, *, seq: int) -> Record | None:
     found = _RECORD_LINE.fullmatch(line)
     if found is None or int(found[1]) != seq:
         return None
-    kind, body = found[3].decode(), _bytes(found[6])
-    if kind not in KINDS or body is None:
+    _, epoch, kind, time_us, view, check, chain, body = found.groups()
+    content = _bytes(body)
+    if kind.decode() not in KINDS or content is None or (view is not None and digest(view).encode() != check):
         return None
-    return Record(session, seq, int(found[2]), kind, int(found[4]), body, bytes.fromhex(found[5].decode()))
+    return Record(session, seq, int(epoch), kind.decode(), int(time_us), content, bytes.fromhex(chain.decode()))
 
 
 def seq_of(content: bytes, start: int) -> int:

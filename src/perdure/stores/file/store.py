@@ -48,7 +48,7 @@ class FileStore(Store):
     systems.
     """
 
-    durable = True
+    durable, readable = True, True
 
     def __init__(
         self, path: str | os.PathLike[str], *, busy_s: float = 10.0, segment_bytes: int = SEGMENT_BYTES

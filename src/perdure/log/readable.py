@@ -1,0 +1,88 @@
+"""Records as people and their tools read them: JSON, with the user's values in it decoded. It is never read back.
+
+What JSON cannot hold is tagged as in the json codec (`{"$bytes": …}`); digests are in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import limits, values
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Entry
+
+ENCODED: Final = frozenset({"input", "delta", "manifest", "key", "strategy", "value", "result", "answer"})
+"""Fields that hold a value of the user's, encoded, when they hold bytes."""
+
+
+def json_of(value: Any) -> Any:
+    """A value as plain JSON."""
+    return json.loads(values.encode(value, codec="json"))
+
+
+def moment(time_us: int) -> str:
+    """A time as ISO 8601, UTC, to the microsecond."""
+    seconds, rest = divmod(time_us, 1_000_000)
+    found = dt.datetime.fromtimestamp(seconds, dt.UTC).replace(microsecond=rest)
+    return found.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def document(entry: Entry, session: str) -> dict[str, Any]:
+    """A whole record."""
+    return {
+        "session": session,
+        "seq": entry.seq,
+        "epoch": entry.epoch,
+        "kind": entry.kind,
+        "time": moment(entry.time_us),
+        "body": {name: _field(name, value) for name, value in entry.body.items()},
+    }
+
+
+def view(entry: Entry) -> str:
+    """What a record says, as the text of a JSON object, ASCII on one line; long fields only by their length."""
+    body = {name: _brief(name, value) for name, value in entry.body.items() if name != "manifest"}
+    return json.dumps(body, separators=(",", ":"))
+
+
+def _brief(name: str, value: Any) -> Any:
+    if name == "args":
+        return {key: _short(recorded) or _argument(recorded) for key, recorded in value.items()}
+    return _short(value) or _field(name, value)
+
+
+def _short(value: Any) -> dict[str, int] | None:
+    return {"$long": len(value)} if isinstance(value, bytes) and len(value) > limits.VIEW_BYTES_MAX else None
+
+
+def _field(name: str, value: Any) -> Any:
+    if name == "owner":
+        return json.loads(value)
+    if name == "args":
+        return {key: _argument(recorded) for key, recorded in value.items()}
+    if isinstance(value, bytes):
+        return json_of(values.decode(value)) if name in ENCODED else value.hex()
+    if isinstance(value, dict) and "class" in value:
+        return _error(value)
+    return json_of(value)
+
+
+def _argument(recorded: Any) -> Any:
+    """One argument: its value, or for one that was too long or could not be stored what stands for it."""
+    if isinstance(recorded, bytes):
+        return json_of(values.decode(recorded))
+    return {"$recorded": {key: v.hex() if isinstance(v, bytes) else v for key, v in recorded.items()}}
+
+
+def _error(recorded: dict[str, Any]) -> dict[str, Any]:
+    """An error that an action ended with."""
+    args, attributes = recorded.get("args"), recorded.get("attributes", {})
+    return {
+        "class": recorded["class"],
+        "text": recorded["text"],
+        "args": None if args is None else json_of(values.decode(args)),
+        "attributes": {name: json_of(values.decode(data)) for name, data in attributes.items()},
+    }
