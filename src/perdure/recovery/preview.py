@@ -10,7 +10,7 @@ from perdure.log.action import Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point
 from perdure.log.entry import Entry
 from perdure.session import call as calls
-from perdure.session.points import rolled_back
+from perdure.session.undoing import rolled_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

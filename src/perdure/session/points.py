@@ -22,7 +22,7 @@ from perdure.errors import (
 )
 from perdure.log import points
 from perdure.log.action import Action, Actions
-from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT, branch, is_reentry
+from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT, branch
 from perdure.log.marks import key_mark, name_mark
 from perdure.session import argument, failure
 from perdure.session import call as calls
@@ -34,6 +34,7 @@ from perdure.session.ledger import Ledger
 from perdure.session.parts import State
 from perdure.session.request import AwaitFlights, Draft, StateAt, Steps
 from perdure.session.status import status
+from perdure.session.undoing import rolled_back
 from perdure.state.digest import Digests
 from perdure.state.shadow import Shadow
 from perdure.state.survey import shown
@@ -333,20 +334,16 @@ class Core(Journal):
     def _undo(self, seq: int) -> Steps:
         everything = Actions((yield from self.whole()))
         tried = next((a for a in everything.values() if a.undoes == seq), None)
-        if tried and tried.outcome and tried.outcome.how != "not done":
+        known = tried.outcome if tried else None
+        if known and known.final and not known.nothing_happened:
             return
         undone = everything[seq]
         call = self._undo_call(undone)
         self._undoing = (key_mark(undone.key),) if undone.key is not None else ()
-        if (
-            tried
-            and call.effect == "once"
-            and not tried.outcome
-            and (yield from self.settle_doubt(call, tried)) is not None
-        ):
+        if tried and not known and call.effect == "once" and (yield from self.settle_doubt(call, tried)) is not None:
             return
         action = yield from self.start(call, tried)
-        yield from self._attempt(call, action)
+        yield from self.see_through(call, action)
 
     def _undo_call(self, action: Action) -> calls.Call:
         name = action.undo or ""
@@ -398,42 +395,6 @@ def _check_name(name: str | None) -> None:
         raise RefusedError(
             f"the name of a checkpoint has 1 to {limits.NAME_CHARS_MAX} characters, this one {len(name)}"
         )
-
-
-def rolled_back(
-    tip: list[Entry],
-    target: Entry,
-    left: list[Action],
-    *,
-    seam: int,
-    reason: str,
-    by: str,
-    strategy: Any,
-    name: str | None = None,
-) -> Draft:
-    """The record of a rollback that leaves these actions, with the undos that it owes. `name` is that of the branch.
-
-    What a fork has from its base is not its to undo: the session that did it goes on and relies on it.
-    """
-    undo = [
-        a.seq
-        for a in reversed(left)
-        if a.seq > seam and a.undo and a.outcome and a.outcome.how in ("result", "unstorable") and not a.undone
-    ]
-    standing = [a.seq for a in left if a.effect != "repeatable" and a.seq not in undo and a.standing]
-    reentry = next(e for e in reversed(tip) if is_reentry(e) and e.seq <= target.seq)
-    body = {
-        "to": target.seq,
-        "parent": target.seq if target.kind == "saved" else 0,
-        "reentry": reentry.seq,
-        "reason": reason,
-        "by": by,
-        "strategy": values.encode(strategy, at="strategy"),
-        "undo": undo,
-        "standing": standing,
-        "branch": name,
-    }
-    return Draft("rolled_back", body)
 
 
 def _state_divergence(recorded: Entry, then: dict[str, Any], now: dict[str, Any]) -> str:

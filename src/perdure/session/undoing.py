@@ -1,0 +1,52 @@
+"""What a rollback leaves behind: the undos that it owes, and the effects that stand.
+
+It must not know why somebody goes back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure import values
+from perdure.log.branch import is_reentry
+from perdure.session.request import Draft
+
+if TYPE_CHECKING:
+    from perdure.log.action import Action
+    from perdure.log.entry import Entry
+
+
+def rolled_back(
+    tip: list[Entry],
+    target: Entry,
+    left: list[Action],
+    *,
+    seam: int,
+    reason: str,
+    by: str,
+    strategy: Any,
+    name: str | None = None,
+) -> Draft:
+    """The record of a rollback that leaves these actions, with the undos that it owes. `name` is that of the branch.
+
+    What a fork has from its base is not its to undo: the session that did it goes on and relies on it.
+    """
+    undo = [
+        a.seq
+        for a in reversed(left)
+        if a.seq > seam and a.undo and a.outcome and a.outcome.how in ("result", "unstorable") and not a.undone
+    ]
+    standing = [a.seq for a in left if a.effect != "repeatable" and a.seq not in undo and a.standing]
+    reentry = next(e for e in reversed(tip) if is_reentry(e) and e.seq <= target.seq)
+    body = {
+        "to": target.seq,
+        "parent": target.seq if target.kind == "saved" else 0,
+        "reentry": reentry.seq,
+        "reason": reason,
+        "by": by,
+        "strategy": values.encode(strategy, at="strategy"),
+        "undo": undo,
+        "standing": standing,
+        "branch": name,
+    }
+    return Draft("rolled_back", body)
