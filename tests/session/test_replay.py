@@ -284,12 +284,6 @@ def test_what_cannot_be_replayed_is_told(store: AgentStore) -> None:
     assert store.run(lambda _: None, "local").status == "completed"
     with pytest.raises(EntryError, match="name the function"):
         store.replay("local")
-
-    async def later(s: perdure.Session) -> None:
-        """Never run."""
-
-    with pytest.raises(EntryError, match="coroutine"):
-        store.replay("s", later)
     with pytest.raises(SessionUnknownError):
         store.replay("nobody", script)
     assert agent_of(script).form == "script"

@@ -6,29 +6,34 @@ each step's beginning, with the state that is recorded there.
 
 from __future__ import annotations
 
-import inspect
+from asyncio import CancelledError
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from perdure import values
 from perdure.errors import EntryError, Leaving, NoPointError, PerdureError, SessionUnknownError
 from perdure.log import dropped
 from perdure.log.branch import branch, is_reentry
 from perdure.runtime import entry as entries
-from perdure.session import scope
+from perdure.runtime import runner
 from perdure.session.declare import agent_of, undos_of
 from perdure.session.opening import open_there, summary_of, told
 from perdure.session.points import Start
-from perdure.session.replaying import Differs, Over, Replaying
+from perdure.session.replaying import AsyncReplaying, Differs, Over, Replayed, Replaying
 from perdure.session.snapshot import SNAPSHOTS, Reader, Snapshot, snapshot
 from perdure.state import keyframe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from perdure.log.entry import Entry
     from perdure.log.summary import Summary
-    from perdure.stores.contract import Store
+    from perdure.stores.contract import Head, Store
+
+Course: TypeAlias = "Generator[Any, Any, Replay]"
+"""What is done in turn, each time yielded: what it gave, or what is to be awaited for it."""
+
+R = TypeVar("R", bound=Replayed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,34 +89,64 @@ class _Entering:
     result: Entry | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """A log as it is up to its head, and the code that is held against it."""
+
+    reader: Reader
+    fn: Callable[[Any], Any]
+    head: Head
+    summary: Summary
+    entries: list[Entry]
+
+    def over(self, kind: type[R]) -> R:
+        """The session that the code sees."""
+        reader, fn = self.reader, self.fn
+        return kind.over(
+            reader.store, reader.session, agent_of(fn), head=self.head, summary=self.summary, undos=undos_of(fn)
+        )
+
+
 def replay(store: Store, session: str, fn: Callable[[Any], Any] | None) -> Replay:
     """Runs `fn` (None: the recorded entry point) against the session as it is at this moment.
 
-    Raises `EntryError` for a handle, or a function of another form; `NoPointError` where all was dropped that could be
-    compared; `SessionUnknownError`, `DamageError`.
+    A coroutine function runs in an event loop of its own. Raises `EntryError` for a handle, a function of another form,
+    or a coroutine function where a loop is running; `NoPointError` where all was dropped that could be compared;
+    `SessionUnknownError`, `DamageError`.
     """
     reader, head = Reader(store, session), store.head(session)
     if not head.seq:
         raise SessionUnknownError(f"nothing was ever written to {session} in {store.url}")
     summary = told(reader, summary_of(head, session))
     fn = _function(session, summary, fn)
-    recorded = reader.entries(upto=head.seq)
-    replaying = Replaying.over(store, session, agent_of(fn), head=head, summary=summary, undos=undos_of(fn))
-    found = Replay(session, summary.status, head.seq, 0, 0, 0)
-    with scope.running(replaying):
-        entered, states = _entered(branch(recorded)), _States(reader, recorded)
-        if not entered:
-            raise NoPointError(f"{session}: all that its code did was dropped; there is nothing to compare with")
-        newest = max((n for n, each in enumerate(entered) if any(map(_is_of_code, each.tail))), default=0)
-        for number, each in enumerate(entered):
-            there = [*open_there(reader, each.start), *each.tail]
-            state = states.at(each.start.seq)
-            start = Start(each.start, there, state, head.seq, head.epoch, left=summary.left, same_code=False)
-            last = number >= newest
-            replaying.lay_out(start, entries=recorded, ends=each.ends, result=each.result, last=last)
-            found = _one(replaying, fn, each, before=found)
-            if found.difference is not None or found.next:
-                break
+    recording = _Recording(reader, fn, head, summary, reader.entries(upto=head.seq))
+    if entries.is_async(fn):
+        return runner.in_a_loop(_awaited(recording), instead="store.aio.replay(...)")
+    replaying = recording.over(Replaying)
+    return runner.along(replaying, _course(replaying, recording))
+
+
+async def _awaited(recording: _Recording) -> Replay:
+    replaying = recording.over(AsyncReplaying)
+    return await runner.along_async(replaying, _course(replaying, recording))
+
+
+def _course(replaying: Any, of: _Recording) -> Course:
+    """One entry after the other, until one differs or comes to the end of what is recorded."""
+    found = Replay(of.reader.session, of.summary.status, of.head.seq, 0, 0, 0)
+    entered, states = _entered(branch(of.entries)), _States(of.reader, of.entries)
+    if not entered:
+        raise NoPointError(f"{found.session}: all that its code did was dropped; there is nothing to compare with")
+    newest = max((n for n, each in enumerate(entered) if any(map(_is_of_code, each.tail))), default=0)
+    for number, each in enumerate(entered):
+        there = [*open_there(of.reader, each.start), *each.tail]
+        state = states.at(each.start.seq)
+        start = Start(each.start, there, state, of.head.seq, of.head.epoch, left=of.summary.left, same_code=False)
+        last = number >= newest
+        replaying.lay_out(start, entries=of.entries, ends=each.ends, result=each.result, last=last)
+        found = yield from _one(replaying, of.fn, each, before=found)
+        if found.difference is not None or found.next:
+            break
     return found
 
 
@@ -122,8 +157,6 @@ def _function(session: str, summary: Summary, fn: Callable[[Any], Any] | None) -
         raise EntryError(f"{session} recorded no entry point (its function was a lambda or local): name the function")
     fn = fn or entries.load(summary.entry)
     entries.check(fn)
-    if inspect.iscoroutinefunction(fn):
-        raise EntryError(f"{entries.name(fn) or fn} is a coroutine function; only plain functions are replayed")
     if agent_of(fn).form != summary.form:
         raise EntryError(f"{session} was recorded as {summary.form}; {entries.name(fn) or fn} is {agent_of(fn).form}")
     return fn
@@ -171,20 +204,23 @@ class _States:
         return Snapshot(manifest, deltas[::-1], self._reader.chunk, older=lambda: snapshot(self._reader, seq))
 
 
-def _one(session: Replaying, fn: Callable[[Any], Any], entering: _Entering, *, before: Replay) -> Replay:
+def _one(session: Any, fn: Callable[[Any], Any], entering: _Entering, *, before: Replay) -> Course:
     """One entry of the code, and what is known after it."""
     steps = agent_of(fn).form == "steps"
     upcoming, difference = "", None
     try:
-        session.enter()
-        session.end(result=fn(session), completed=not steps, progress=steps)
+        yield session.enter()
+        value = yield fn(session)
+        yield session.end(result=value, completed=not steps, progress=steps)
     except Differs as found:
         difference = Difference(found.kind, found.seq, found.path, found.recorded, found.now)
     except Over as over:
         upcoming, difference = over.what, _past(session, over.what)
     except Leaving as left:
         upcoming, difference = f"a decision: it {left}", _past(session, str(left))
-    except Exception as error:  # noqa: BLE001 - the agent's own: held against what is recorded
+    except (Exception, CancelledError) as error:  # the agent's own: held against what is recorded
+        if session.is_cancelled(error):
+            raise
         told_of = f"{error.code if isinstance(error, PerdureError) else type(error).__name__}: {error}"
         upcoming, difference = f"an error: {told_of}", _error(session, told_of, entering)
     return replace(
@@ -202,13 +238,13 @@ def _end(entering: _Entering, before: Replay) -> int:
     return before.records if entering.result is not None or entering.ends is None else entering.ends.seq
 
 
-def _past(session: Replaying, what: str) -> Difference | None:
+def _past(session: Replayed, what: str) -> Difference | None:
     """Whether something else is recorded where the code came to this; else the recording ends here."""
     left = session.left_over
     return None if left is None else Difference("end", left[0], "", left[1], what)
 
 
-def _error(session: Replaying, error: str, entering: _Entering) -> Difference | None:
+def _error(session: Replayed, error: str, entering: _Entering) -> Difference | None:
     """An error of the code: as recorded, if the session failed with it here."""
     failed = next((e for e in reversed(entering.tail) if e.kind == "status"), None)
     if failed is not None and failed["status"] == "failed" and not failed["around"] and failed["reason"] != error:

@@ -5,23 +5,36 @@ Enters its code until the session is over or must wait.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import threading
 from asyncio import CancelledError
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from perdure.errors import ClosedError, DamageError, Idle, Leaving, RolledBack, Stopped, StoreError, Suspended
+from perdure.errors import (
+    ClosedError,
+    DamageError,
+    EntryError,
+    Idle,
+    Leaving,
+    RolledBack,
+    Stopped,
+    StoreError,
+    Suspended,
+)
 from perdure.runtime.outcome import Outcome
 from perdure.session import scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Coroutine, Generator, Iterator
 
     from perdure.session.async_session import AsyncSession
     from perdure.session.session import Session
 
 Course: TypeAlias = "Generator[Any, Any, Outcome]"
+
+T = TypeVar("T")
 
 
 def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome:
@@ -29,8 +42,18 @@ def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome
 
     Raises what makes recording impossible or wrong: `FencedError`, `ConflictError`, `StoreFailedError`, `DamageError`.
     """
+    return along(session, _course(session, fn, steps=steps))
+
+
+async def drive_async(session: AsyncSession, fn: Callable[[Any], Any], *, steps: bool) -> Outcome:
+    """Does what `drive` does, for a coroutine function. A cancelled run is recorded as failed, and cancelled."""
+    return await along_async(session, _course(session, fn, steps=steps))
+
+
+def along(session: Session, course: Generator[Any, Any, T]) -> T:
+    """What a course comes to: what it yields is done already."""
     with scope.running(session):
-        course, done = _course(session, fn, steps=steps), None
+        done = None
         try:
             while True:
                 done = course.send(done)
@@ -38,10 +61,10 @@ def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome
             return ended.value  # type: ignore[no-any-return]
 
 
-async def drive_async(session: AsyncSession, fn: Callable[[Any], Any], *, steps: bool) -> Outcome:
-    """Does what `drive` does, for a coroutine function. A cancelled run is recorded as failed, and cancelled."""
+async def along_async(session: AsyncSession, course: Generator[Any, Any, T]) -> T:
+    """What a course comes to: what it yields is awaited. An error is told to it once every call has ended."""
     with scope.running(session):
-        course, done, error = _course(session, fn, steps=steps), None, None
+        done, error = None, None
         try:
             while True:
                 request = course.send(done) if error is None else course.throw(error)
@@ -92,6 +115,16 @@ def _enter(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
         value = yield fn(session)
         if (yield session.end(result=value, completed=not steps, progress=steps)):
             return Outcome("completed", session.result)
+
+
+def in_a_loop(work: Coroutine[Any, Any, T], *, instead: str) -> T:
+    """Runs it in an event loop of its own. Raises `EntryError` inside of one: nothing may block it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    work.close()
+    raise EntryError(f"an event loop is running here, and this would block it: await {instead}")
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ In a thread and in an event loop alike; what is looked at and decided elsewhere 
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,7 +27,7 @@ from perdure.session.waiting import in_thread
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
     from perdure.runtime.outcome import Question
@@ -92,7 +91,7 @@ class Running:
         (with `create=False`); an exception of the agent is `Outcome(status="failed")`.
         """
         if entries.is_async(fn):
-            return _in_a_loop(
+            return runner.in_a_loop(
                 self.arun(
                     fn,
                     session,
@@ -101,7 +100,8 @@ class Running:
                     wait_s=wait_s,
                     accept_change=accept_change,
                     create=create,
-                )
+                ),
+                instead="store.arun(...)",
             )
         opening = self._to_run(
             fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
@@ -185,7 +185,7 @@ class Running:
             parent=child.link,
         )
         if entries.is_async(fn):
-            return _in_a_loop(self._arun(fn, opening, around))
+            return runner.in_a_loop(self._arun(fn, opening, around), instead="store.arun(...)")
         return self._run(fn, opening, around)
 
     def _end_children(self, opened: Face, outcome: Outcome) -> None:
@@ -381,16 +381,6 @@ def _forget_children(opened: Face, error: BaseException) -> None:
     """An interrupt ends the run at once."""
     if not isinstance(error, Exception):
         opened.children.forget()
-
-
-def _in_a_loop(work: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Runs it in an event loop of its own. Raises `EntryError` inside of one: nothing may block it."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    work.close()
-    raise EntryError("an event loop is running here, and run() would block it: await store.arun(...)")
 
 
 def _no_entry(session: str, form: str) -> str:

@@ -285,6 +285,9 @@ class AsyncSession(Face):
         self._keyframer.entered(begin.snapshot, self._core.parent_point)
         if self._core.left:
             self._core.take_whole(self._opened.reader.entries())
+        self._load_state()
+
+    def _load_state(self) -> None:
         state = self._core.state
         state.load(state.order() if self._parts is None or self._declared.state else self._parts)
         state.waits = False

@@ -6,20 +6,24 @@ was. Whether it is the end of the recording or a difference from it, is for whoe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from perdure import limits, values
 from perdure.errors import Leaving
 from perdure.log.action import outcome_of
 from perdure.session import call as calls
+from perdure.session.async_session import AsyncSession
 from perdure.session.call import Unknown
+from perdure.session.face import Face
 from perdure.session.lease import Keeper
 from perdure.session.opening import Opened, opening_of
 from perdure.session.points import Core
-from perdure.session.request import Attempt, AwaitItems, Commit, Find, ReadAll, StateAt, Verify
+from perdure.session.request import Attempt, AwaitItems, AwaitTime, Commit, Find, ReadAll, StateAt, Verify
 from perdure.session.session import Session
 from perdure.session.snapshot import Reader
 from perdure.session.typed import typed_state
+from perdure.session.waiting import in_thread
 from perdure.session.writer import Writer
 from perdure.state.differing import ABSENT, first_difference
 from perdure.state.survey import shown
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from perdure.session.call import Call
     from perdure.session.declare import Agent
     from perdure.session.points import Start
-    from perdure.session.request import Draft, Request, Steps
+    from perdure.session.request import Draft, Reading, Request, Steps
     from perdure.state.shadow import Changes
     from perdure.stores.contract import Head, Store
 
@@ -194,16 +198,14 @@ class _NoWriter(Writer):
         raise AssertionError(f"{self.session}: a replay writes nothing, but came to {request.drafts}")
 
 
-class Replaying(Session):
+class Replayed(Face):
     """The session as the code sees it, over a log that is `entries` and nothing else."""
 
     CORE = ReplayCore
     _core: ReplayCore
 
     @classmethod
-    def over(
-        cls, store: Store, session: str, declared: Agent, *, head: Head, summary: Summary, undos: Any
-    ) -> Replaying:
+    def over(cls, store: Store, session: str, declared: Agent, *, head: Head, summary: Summary, undos: Any) -> Self:
         """One over this log as it is up to that head; no lease is taken."""
         reader = Reader(store, session)
         writer = _NoWriter(store, session, epoch=head.epoch, head=head.seq, chain=head.chain, summary=summary)
@@ -225,11 +227,6 @@ class Replaying(Session):
 
     def _give_back(self) -> None:
         """Nothing was taken."""
-
-    def enter(self) -> None:
-        """As it was laid out. Undos that are owed are none of the code's doing."""
-        self._core.enter(self._start)
-        self._typed = typed_state(self._declared.state, self._core.state)
 
     @property
     def compared(self) -> int:
@@ -261,7 +258,24 @@ class Replaying(Session):
         """The newest record that the code came to."""
         return self._core.ledger.place(())
 
-    def _perform(self, request: Request) -> Any:
+    @staticmethod
+    def is_cancelled(error: BaseException) -> bool:
+        """Whether this error is that the replay itself is cancelled, and none of the code's."""
+        del error
+        return False
+
+    def _read(self, request: Reading) -> Any:
+        """What the log says of what was recorded when the replay began."""
+        match request:
+            case ReadAll():
+                return self._entries
+            case Find():
+                return [entry for entry in super()._read(request) if entry.seq <= self._entries[-1].seq]
+            case _:
+                return super()._read(request)
+
+    def _check_recorded(self, request: Request) -> None:
+        """Leaves the code when it came to something that is not recorded."""
         match request:
             case Attempt():
                 raise self._core.leave(Over(request.call.text()))
@@ -269,14 +283,6 @@ class Replaying(Session):
                 raise self._core.leave(Over(self._told(request.drafts)))
             case AwaitItems():
                 raise self._core.leave(Over("a message that is not recorded"))
-            case Verify():
-                return Unknown()
-            case ReadAll():
-                return self._entries
-            case Find():
-                return [entry for entry in super()._perform(request) if entry.seq <= self._entries[-1].seq]
-            case _:
-                return super()._perform(request)
 
     def _told(self, drafts: tuple[Draft, ...]) -> str:
         """What the code was about to record, for people."""
@@ -291,3 +297,43 @@ class Replaying(Session):
             if draft.kind == "action_finished":
                 return f"the end of an action: {outcome_of(body).how}"
         return f"a record of the kind {drafts[-1].kind}"
+
+
+class Replaying(Replayed, Session):
+    """That of a plain function."""
+
+    def enter(self) -> None:
+        """As it was laid out. Undos that are owed are none of the code's doing."""
+        self._core.enter(self._start)
+        self._typed = typed_state(self._declared.state, self._core.state)
+
+    def _perform(self, request: Request) -> Any:
+        self._check_recorded(request)
+        return _NOTHING[type(request)] if type(request) in _NOTHING else super()._perform(request)
+
+
+class AsyncReplaying(Replayed, AsyncSession):
+    """That of a coroutine function. Tasks take their turns as in a run."""
+
+    async def enter(self) -> None:
+        """As it was laid out, with the whole state."""
+        self._core.enter(self._start)
+        self._core.take_whole(self._entries)
+        await in_thread(self._load_state)
+        self._typed = typed_state(self._declared.state, self._core.state)
+
+    @staticmethod
+    def is_cancelled(error: BaseException) -> bool:
+        """Whether somebody cancelled the task that replays."""
+        task = asyncio.current_task()
+        return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+    async def _perform(self, request: Request, *, to_the_end: bool) -> Any:
+        self._check_recorded(request)
+        if type(request) in _NOTHING:
+            return _NOTHING[type(request)]
+        return await super()._perform(request, to_the_end=to_the_end)
+
+
+_NOTHING: Final[dict[type[Request], Any]] = {Verify: Unknown(), AwaitTime: None}
+"""What is answered without doing anything: nobody is asked, and nothing is waited for."""
