@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import perdure
 from perdure.errors import ConflictError, HeldError, SessionCancelledError
+from perdure.log import Record
 from perdure.session.keyframer import Keyframer
+from perdure.stores import Head, Lease, Store
+from perdure.testing.broken import Passing
 
 
 @pytest.fixture
@@ -81,6 +85,68 @@ def test_a_holder_is_respected(store) -> None:
     open_before.close()
     add(store, "y")
     assert store.state_at("a") == {"names": ["x", "y"], "n": 1}
+
+
+class Between(Passing):
+    """Somebody else comes, once, before the read of this number."""
+
+    def __init__(self, right: Store, *, place: int, comes: Callable[[], None]) -> None:
+        super().__init__(right)
+        self.left, self.comes = place, comes
+
+    def _read(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.comes()
+
+    def head(self, session: str) -> Head:
+        self._read()
+        return super().head(session)
+
+    def lease(self, session: str) -> Lease:
+        self._read()
+        return super().lease(session)
+
+    def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
+        self._read()
+        return super().read(session, after=after, upto=upto)
+
+    def marks(self, session: str) -> list[tuple[bytes, int]]:
+        self._read()
+        return super().marks(session)
+
+
+def holds(store) -> None:
+    """A holder that comes and goes; what it called is after its re-entry point."""
+    with store.session("a") as s:
+        s.state["names"].append("other")
+        s.save()
+        s.call(len, "called")
+
+
+def shares(store) -> None:
+    add(store, "other")
+
+
+@pytest.mark.parametrize("rolls_back", [False, True])
+@pytest.mark.parametrize("comes", [shares, holds])
+def test_whoever_comes_while_it_is_opened_is_seen_whole_or_not_at_all(comes, *, rolls_back: bool) -> None:
+    place, came = 0, True
+    while came:
+        place += 1
+        with perdure.open("memory:") as store:
+            add(store, "x")
+            between = Between(store.backend, place=place, comes=lambda store=store: comes(store))
+            try:
+                with perdure.AgentStore(between).session("a", optimistic=True) as s:
+                    s.rollback(0) if rolls_back else None
+                    s.state["names"].append("mine")
+            except (ConflictError, HeldError):
+                add(store, "mine")
+            came = between.left <= 0
+            assert sorted(store.state_at("a")["names"]) == ["mine", *(["other"] if came else []), "x"]
+            assert store.verify("a").ok
+    assert place > 8
 
 
 def test_processes_lose_nothing(store) -> None:

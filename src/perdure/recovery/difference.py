@@ -130,7 +130,7 @@ def _newest(reader: Reader) -> int:
     head = reader.store.head(reader.session)
     if not head.seq:
         raise SessionUnknownError(f"nothing was ever written to {reader.session}")
-    return told(reader, summary_of(head, reader.session)).parent
+    return told(reader, summary_of(head, reader.session), head=head).parent
 
 
 def _record(reader: Reader, seq: int) -> Entry:

@@ -117,7 +117,7 @@ def replay(store: Store, session: str, fn: Callable[[Any], Any] | None) -> Repla
     reader, head = Reader(store, session), store.head(session)
     if not head.seq:
         raise SessionUnknownError(f"nothing was ever written to {session} in {store.url}")
-    summary = told(reader, summary_of(head, session))
+    summary = told(reader, summary_of(head, session), head=head)
     fn = _function(session, summary, fn)
     recording = _Recording(reader, fn, head, summary, reader.entries(upto=head.seq))
     if entries.is_async(fn):

@@ -128,11 +128,10 @@ class AgentStore(Running, Branching, Keeping, Moving):
         made of is verified. Raises `NoPointError`, `DamageError`.
         """
         with restore.offered(self.backend, check_session_id(session)):
-            summary = find(self.backend, session)
-            if summary is None:
+            if find(self.backend, session) is None:
                 raise SessionUnknownError(f"no session {session} in {self.url}")
-            reader = Reader(self.backend, session)
-            seq = told(reader, summary).parent if at is None else self._point(session, at)
+            reader, head = Reader(self.backend, session), self.backend.head(session)
+            seq = told(reader, summary_of(head, session), head=head).parent if at is None else self._point(session, at)
             return snapshot(reader, seq).all(parts)
 
     def verify(self, session: str) -> Report:

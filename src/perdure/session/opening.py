@@ -100,12 +100,12 @@ def summary_of(head: Head, session: str) -> Summary:
     return summaries.decoded(head.summary, session=session, seq=head.seq, chain=head.chain)
 
 
-def told(reader: Reader, summary: Summary) -> Summary:
-    """The summary with all that follows from the log, which a fork that was never opened does not say."""
+def told(reader: Reader, summary: Summary, *, head: Head) -> Summary:
+    """The summary beside this head with all that follows from the log, which a fork that was never opened says not."""
     if summary.reentry:
         return summary
     folded = Summary()
-    for record in reader.records(after=0):
+    for record in reader.records(after=0, upto=head.seq, chain=head.chain):
         folded = folded.after(reader.open(record))
     return folded._replace(marks=summary.marks)
 
@@ -123,10 +123,11 @@ def check_end(store: Store, session: str, head: Head) -> None:
         raise DamageError(f"{session}: its head says record {head.seq}, but record {behind.seq} is there")
 
 
-def take_up(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
+def take_up(store: Store, session: str, *, epoch: int | None) -> tuple[Writer, Reader, list[Entry]]:
     """What goes on writing where the log ends, and the entries since the re-entry point.
 
-    They, the head and the summary are checked; nothing is changed. Raises `DamageError`.
+    They, the head and the summary are checked; nothing is changed. `epoch` is that of the lease that was taken; None
+    for a writer without one: others may write meanwhile, and what they write is not seen. Raises `DamageError`.
     """
     try:
         return _taken_up(store, session, epoch=epoch)
@@ -138,14 +139,18 @@ def _refused(session: str, error: DamageError) -> DamageError:
     return type(error)(f"{error}. Nothing was written; run: perdure verify {session}")
 
 
-def _taken_up(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
+def _taken_up(store: Store, session: str, *, epoch: int | None) -> tuple[Writer, Reader, list[Entry]]:
     head, reader = store.head(session), Reader(store, session)
     check_end(store, session, head)
-    summary = told(reader, summary_of(head, session))
-    tail = reader.entries(after=summary.reentry - 1) if head.seq else []
-    if tail and tail[-1].epoch >= epoch:
-        raise DamageError(f"{session}: record {head.seq} is of epoch {tail[-1].epoch}, but the newest lease is {epoch}")
-    return Writer(store, session, epoch=epoch, head=head.seq, chain=head.chain, summary=summary), reader, tail
+    summary = told(reader, summary_of(head, session), head=head)
+    tail = reader.entries(after=summary.reentry - 1, upto=head.seq, chain=head.chain) if head.seq else []
+    newest = head.epoch if epoch is None else epoch - 1
+    if tail and tail[-1].epoch > newest:
+        raise DamageError(
+            f"{session}: record {head.seq} is of epoch {tail[-1].epoch}, but the newest lease before it was {newest}"
+        )
+    mine = newest if epoch is None else epoch
+    return Writer(store, session, epoch=mine, head=head.seq, chain=head.chain, summary=summary), reader, tail
 
 
 def hold(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease], None]) -> Opened:
@@ -280,7 +285,8 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
     known, begin = opened.tail, opened.snapshot
     opened.tail, opened.snapshot = [], None
     if not known or known[-1].seq != opened.writer.head:
-        known, begin = reader.entries(after=summary.reentry - 1), None
+        end, chain = opened.writer.head, opened.writer.chain
+        known, begin = reader.entries(after=summary.reentry - 1, upto=end, chain=chain), None
     tail = branch(known)
     if not tail or tail[0].seq != summary.reentry or not is_reentry(tail[0]):
         raise RestoreError(

@@ -26,8 +26,8 @@ def share(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease
     That is while somebody has its lease; an owner that is gone, or has stopped moving, has it no more.
     """
     lease = _unheld(store, opening, owner=owner, let_go=let_go)
-    writer, reader, tail = take_up(store, opening.session, epoch=lease.epoch + 1)
-    writer.epoch, writer.is_shared = lease.epoch, True
+    writer, reader, tail = take_up(store, opening.session, epoch=None)
+    writer.is_shared = True
     recorded = opening_of(reader)
     check_opened(opening, recorded, writer.summary)
     return Opened(lease, writer, reader, recorded, tail, restorable(reader, writer.summary.reentry))

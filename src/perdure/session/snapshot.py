@@ -108,27 +108,37 @@ class Reader:
             found |= dropped.Dropped(Reader(self.store, base.session).marked(dropped.MARK), upto=base.seq)
         return found
 
-    def records(self, *, after: int, upto: int | None = None) -> Iterator[Record]:
+    def records(self, *, after: int, upto: int | None = None, chain: bytes | None = None) -> Iterator[Record]:
         """The records after this number, each checked against the one before.
 
-        Without `upto` those up to the head, which must be the last of them. Raises `DamageError`, also when some are
-        missing at the end.
+        Without `upto` those up to the head. The last of them must have this `chain` digest: without `upto` the head's.
+        Who has read the head before says both, and sees nothing that others have written since. Raises `DamageError`,
+        also when some are missing at the end.
         """
-        head = None if upto is not None else self.store.head(self.session)
-        end = head.seq if head is not None else upto or 0
-        seq, chain = after, self.store.read_at(self.session, [after])[0].chain if after else GENESIS
-        found = self.store.read(self.session, after=after, upto=end)
-        for record in verified(found, session=self.session, after=after, previous=chain, bases=self.bases):
-            seq, chain = record.seq, record.chain
+        if upto is None:
+            head = self.store.head(self.session)
+            upto, chain = head.seq, head.chain
+        seq, found = after, self.store.read_at(self.session, [after])[0].chain if after else GENESIS
+        records = self.store.read(self.session, after=after, upto=upto)
+        for record in verified(records, session=self.session, after=after, previous=found, bases=self.bases):
+            seq, found = record.seq, record.chain
             yield record
-        if seq < end:
-            raise DamageError(f"{self.session}: record {seq + 1} is missing; the log goes on to record {end}")
-        if head is not None and chain != head.chain:
+        if seq < upto:
+            raise DamageError(f"{self.session}: record {seq + 1} is missing; the log goes on to record {upto}")
+        if chain not in (None, found):
             raise DamageError(f"{self.session}: record {seq} is not the one that the head names")
 
-    def entries(self, *, after: int = 0, upto: int | None = None, kinds: Collection[str] = KINDS) -> list[Entry]:
-        """The entries after this number that are of these kinds; all records in between are verified."""
-        return [self.open(record) for record in self.records(after=after, upto=upto) if record.kind in kinds]
+    def entries(
+        self,
+        *,
+        after: int = 0,
+        upto: int | None = None,
+        chain: bytes | None = None,
+        kinds: Collection[str] = KINDS,
+    ) -> list[Entry]:
+        """The entries after this number that are of these kinds; all records in between are verified, as `records`."""
+        found = self.records(after=after, upto=upto, chain=chain)
+        return [self.open(record) for record in found if record.kind in kinds]
 
     def sound(self, *, after: int, upto: int) -> list[Entry]:
         """Those of the entries that are what was written, whatever is damaged in between."""
