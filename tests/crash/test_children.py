@@ -18,6 +18,10 @@ from perdure.testing import crash_everywhere
 from tests.crash import outside
 from tests.crash.outside import happens
 
+FULL = os.environ.get("PERDURE_STORM") == "full"
+POINTS = None if FULL else ("append.after", "effect.after")
+"""In an ordinary run: what is on disk and nobody knows it, and what has happened and is not on disk."""
+
 
 @perdure.action(effect="once")
 def pay(what: Any) -> Any:
@@ -92,13 +96,17 @@ async def awaits(s: perdure.AsyncSession) -> list[Any]:
 
 @pytest.mark.parametrize("agent", [one, three, deep, steps, rolls_back, awaits], ids=lambda agent: agent.__name__)
 def test_killed_anywhere_each_effect_happens_once(agent: Callable[..., Any]) -> None:
-    report = crash_everywhere(agent, effects=outside.effects, fresh=outside.clear)
-    assert report.lives > 20
+    report = crash_everywhere(agent, effects=outside.effects, fresh=outside.clear, points=POINTS)
+    assert report.lives > 5
 
 
 def test_in_a_store_of_files(tmp_path: Path) -> None:
     crash_everywhere(
-        one, effects=outside.effects, fresh=outside.clear, store=lambda folder: f"file://{folder / 'agents'}"
+        one,
+        effects=outside.effects,
+        fresh=outside.clear,
+        points=POINTS,
+        store=lambda folder: f"file://{folder / 'agents'}",
     )
 
 
@@ -128,3 +136,42 @@ def test_a_wait_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Nursery, "begin", lambda self, child: None)
     with pytest.raises(AssertionError, match="result"):
         crash_everywhere(one, effects=outside.effects, fresh=outside.clear)
+
+
+# --- effects of the whole store ---------------------------------------------------------------------------------------
+
+
+@perdure.action(effect="once", key=lambda who: ("invoice", who), scope="store")
+def invoice(who: str) -> str:
+    happens(f"invoice {who}")
+    return f"invoice for {who}"
+
+
+@perdure.action(effect="once", key=lambda room: ("room", room), scope="store", undo=unbook)
+def reserve(room: str) -> str:
+    happens(f"reserve {room}")
+    return f"reserved {room}"
+
+
+def asks_for_invoice(s: perdure.Session) -> str:
+    return invoice("ada")
+
+
+def invoices(s: perdure.Session) -> list[str]:
+    """Children that race for one effect."""
+    children = [s.spawn(asks_for_invoice, key=f"n{n}") for n in range(2)]
+    return [invoice("ada"), *(child.result() for child in children), invoice("bob")]
+
+
+def reserves(s: perdure.Session) -> str:
+    s.checkpoint("start")
+    if s.strategy is not None:
+        return reserve("cheap")
+    reserve("fine")
+    return s.rollback("start", strategy="cheap")
+
+
+@pytest.mark.parametrize("agent", [invoices, reserves], ids=lambda agent: agent.__name__)
+def test_an_effect_of_the_store_happens_once(agent: Callable[..., Any]) -> None:
+    report = crash_everywhere(agent, effects=outside.effects, fresh=outside.clear, points=POINTS)
+    assert report.lives > 5

@@ -16,6 +16,7 @@ from perdure.runtime import runner
 from perdure.runtime.aio import AsyncStore
 from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
+from perdure.runtime.shared import Shared
 from perdure.session.async_session import AsyncSession
 from perdure.session.declare import Agent, agent_of, undos_of
 from perdure.session.lease import Keeper, new_owner
@@ -341,6 +342,7 @@ class Running:
             undos=undos,
             keeper=self._keeper,
             children=self._nursery(opening),
+            commons=Shared(self),  # type: ignore[arg-type]
         )
 
     async def _open_async(
@@ -361,6 +363,7 @@ class Running:
             undos=undos,
             keeper=self._keeper,
             children=self._nursery(opening),
+            commons=Shared(self),  # type: ignore[arg-type]
             parts=parts,
         )
 

@@ -13,7 +13,7 @@ from perdure.log.action import Actions
 from perdure.log.marks import key_mark
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
-from perdure.runtime import kin, operator, sending
+from perdure.runtime import kin, operator, sending, shared
 from perdure.runtime.branching import Branching
 from perdure.runtime.content import ActionContent, content
 from perdure.runtime.detail import Detail, detail
@@ -177,10 +177,10 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
     def questions(self, session: str) -> tuple[Question, ...]:
         """What waits for a person in this session, and in those that it started."""
-        return (*self._own_questions(session), *(q for c in self._waiting_children(session) for q in self.questions(c)))
-
-    def _waiting_children(self, session: str) -> list[str]:
-        return [child.id for child in self.sessions(parent=session, status="waiting")]
+        found = list(self._own_questions(session))
+        for child in self.sessions(parent=session, status="waiting"):
+            found += self.questions(child.id)
+        return tuple({(question.session, question.seq): question for question in found}.values())
 
     def _own_questions(self, session: str) -> tuple[Question, ...]:
         summary = find(self.backend, check_session_id(session))
@@ -191,9 +191,18 @@ class AgentStore(Running, Branching, Keeping, Moving):
         for seq in summary.waits:
             if seq in asked:
                 found.append(_question(asked[seq], session))
+            elif seq in actions and (of_key := self._questions_of_key(actions, seq)):
+                found += of_key
             elif seq in actions:
                 found.append(Question(seq, "doubt", _doubt(actions, seq), list(SETTLED), session=session))
         return tuple(found)
+
+    def _questions_of_key(self, actions: Actions, seq: int) -> tuple[Question, ...]:
+        """What waits in the session of the key of an effect that is one in the whole store."""
+        effect = actions[actions[seq].undoes or seq]
+        if effect.key is None or actions[seq].effect != "idempotent":  # which never waits for anybody itself
+            return ()
+        return self._own_questions(shared.session_of(effect.key))
 
     def settle(self, session: str, seq: int, how: str, *, result: Any = None, by: str = "", why: str = "") -> None:
         """Decides about an action in doubt.

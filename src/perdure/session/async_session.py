@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from perdure.session.lease import Keeper
     from perdure.session.opening import Opened
     from perdure.session.points import Start
+    from perdure.session.shared import Commons
     from perdure.session.waiting import Awaited
 
 P = ParamSpec("P")
@@ -89,6 +90,7 @@ class AsyncSession(Face):
         undos: Any,
         keeper: Keeper,
         children: Kindergarten | None = None,
+        commons: Commons | None = None,
         parts: Collection[str] | None = None,
     ) -> None:
         super().__init__(
@@ -99,6 +101,7 @@ class AsyncSession(Face):
             undos=undos,
             keeper=keeper,
             children=children,
+            commons=commons,
         )
         self._parts = parts
         self._turn, self._loop, self._home = asyncio.Lock(), asyncio.get_running_loop(), threading.get_ident()

@@ -17,6 +17,7 @@ from perdure import limits, values
 from perdure.errors import RefusedError
 from perdure.log.action import STRICTNESS
 from perdure.session import argument
+from perdure.session.shared import SESSION, STORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,6 +64,7 @@ class Options:
     name: str | None = None
     timeout_s: float | None = None
     backoff_s: float = limits.BACKOFF_S
+    scope: str = SESSION
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None and not self.timeout_s > 0:
@@ -71,6 +73,10 @@ class Options:
             raise RefusedError(f"retries={self.retries!r}, backoff_s={self.backoff_s!r}: neither can be negative")
         if self.effect is not None and self.effect not in STRICTNESS:
             raise RefusedError(f"effect={self.effect!r}: it is one of {', '.join(STRICTNESS)}")
+        if self.scope not in (SESSION, STORE):
+            raise RefusedError(f"scope={self.scope!r}: it is '{SESSION}' or '{STORE}'")
+        if self.scope == STORE and self.key is None:
+            raise RefusedError(f"scope='{STORE}' needs a key: that is what makes it one effect")
         if self.after_rollback not in ("ask", "again"):
             raise RefusedError(f"after_rollback={self.after_rollback!r}: it is 'ask' or 'again'")
 

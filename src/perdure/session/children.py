@@ -6,7 +6,7 @@ is not known here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from perdure import limits, values
@@ -127,13 +127,6 @@ def _check_key(key: str) -> None:
         raise RefusedError(f"the key of a child is text of 1 to {limits.NAME_CHARS_MAX} characters, not {key!r}")
     if "/" in key or _AGAIN in key:
         raise RefusedError(f"{key!r} is no key of a child: / and {_AGAIN} have a meaning in the ids of children")
-
-
-def end_of(cancel: Callable[..., Any], action: Action) -> Call:
-    """The call that undoes a start: it may be made twice."""
-    child = values.decode(action.outcome.value) if action.outcome else None
-    call = calls.make(cancel, (), {"child": child}, Options(effect="idempotent", name="cancel"))
-    return replace(call, undoes=action.seq)
 
 
 def starts_elsewhere(everything: Actions, here: Actions, *, after: int) -> list[Action]:

@@ -29,7 +29,7 @@ from perdure.session import failure
 from perdure.session.attempt import cut_short_us
 from perdure.session.backoff import backoff_s
 from perdure.session.call import Call, Done, NotDone
-from perdure.session.children import CANCEL, Starts
+from perdure.session.children import Starts
 from perdure.session.ground import Ground
 from perdure.session.people import Ask, People
 from perdure.session.request import (
@@ -43,6 +43,7 @@ from perdure.session.request import (
     Steps,
     Verify,
 )
+from perdure.session.undoing import OWN_UNDOS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -360,7 +361,7 @@ class Journal(Ground):
                 call.named,
                 self.digests,
                 of=self.state_at,
-                whole=call.options.undo not in (None, CANCEL) or call.undoes is not None,
+                whole=call.options.undo not in (None, *OWN_UNDOS) or call.undoes is not None,
             ),
             fingerprint=call.fingerprint,
             key=call.key,

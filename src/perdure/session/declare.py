@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
 
 from perdure import limits
 from perdure.errors import RefusedError
-from perdure.session import scope
+from perdure.session import scope as scopes
 from perdure.session.call import DECLARED, Options, name_of, undo_name
+from perdure.session.shared import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -53,6 +54,7 @@ def action(
     timeout_s: float | None = None,
     ignore: Collection[str] = (),
     name: str | None = None,
+    scope: str = SESSION,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Declares a function as an action: inside a session a call of it is journaled, outside it is the plain function.
 
@@ -60,7 +62,18 @@ def action(
     `RefusedError` for an option that makes no sense.
     """
     options = Options(
-        effect, key, verify, undo, after_rollback, tuple(not_done), retries, tuple(ignore), name, timeout_s, backoff_s
+        effect=effect,
+        key=key,
+        verify=verify,
+        undo=undo,
+        after_rollback=after_rollback,
+        not_done=tuple(not_done),
+        retries=retries,
+        ignore=tuple(ignore),
+        name=name,
+        timeout_s=timeout_s,
+        backoff_s=backoff_s,
+        scope=scope,
     )
     register_undo(undo)
 
@@ -68,7 +81,7 @@ def action(
         name = options.name or name_of(fn)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            session = scope.current(name)
+            session = scopes.current(name)
             return fn(*args, **kwargs) if session is None else session.called_plainly(declared, args, kwargs)
 
         async def await_call(*args: Any, **kwargs: Any) -> Any:

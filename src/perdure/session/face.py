@@ -32,6 +32,7 @@ from perdure.session.delivery import deliver
 from perdure.session.keyframer import Keyframer
 from perdure.session.points import Core
 from perdure.session.request import Find, ReadAll, StateAt
+from perdure.session.shared import STORE, UNSHARE
 from perdure.session.snapshot import snapshot
 from perdure.session.status import status
 from perdure.session.typed import Typed
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from perdure.session.lease import Keeper
     from perdure.session.opening import Opened
     from perdure.session.request import Attempt, Draft, Ended, Verify
+    from perdure.session.shared import Commons
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ class Face:
         undos: Any,
         keeper: Keeper,
         children: Kindergarten | None = None,
+        commons: Commons | None = None,
     ) -> None:
-        self.children = children or Nobody()
+        self.children, self.commons = children or Nobody(), commons
         self.id = opened.reader.session
         self.labels: dict[str, str] = opened.opening["labels"]
         self._opened, self._code, self._accept_change = opened, code, accept_change
@@ -84,7 +87,7 @@ class Face:
         self._core = self.CORE(
             form=opened.opening["form"],
             nonce=opened.opening["nonce"],
-            undos=ChainMap({CANCEL: self.children.cancel}, undos),
+            undos=ChainMap({CANCEL: self.children.cancel, UNSHARE: self._unshare}, undos),
             append_only=declared.append_only,
             strict=declared.strict,
         )
@@ -196,7 +199,13 @@ class Face:
 
     def _call_of(self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         with self._lock:
-            return calls.make(fn, args, kwargs, options, self._core.digests)
+            call = calls.make(fn, args, kwargs, options, self._core.digests)
+        return self.commons.call(self, call) if options.scope == STORE and self.commons is not None else call
+
+    def _unshare(self, key: Any) -> None:
+        if self.commons is None:
+            raise RefusedError("an effect of the whole store cannot be undone here: nothing is run")
+        self.commons.undo(self, values.encode(key))
 
     def _start_of(
         self, agent: Callable[..., Any], given: Any, key: str, after_rollback: str

@@ -14,7 +14,7 @@ from perdure import values
 from perdure.errors import ChildFailedError, RecordedError, UnstorableError
 
 ORIGIN: Final = "__perdure_origin__"
-OWN: Final = frozenset({f"{ChildFailedError.__module__}:{ChildFailedError.__qualname__}"})
+OWN: Final = frozenset(f"{cls.__module__}:{cls.__qualname__}" for cls in (ChildFailedError, RecordedError))
 """Those of perdure that are the outcome of an action."""
 
 PLACE: Final = "__perdure_place__"

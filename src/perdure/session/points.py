@@ -27,14 +27,14 @@ from perdure.log.marks import key_mark, name_mark
 from perdure.session import argument, failure
 from perdure.session import call as calls
 from perdure.session import item as items
-from perdure.session.children import CANCEL, end_of, starts_elsewhere
+from perdure.session.children import starts_elsewhere
 from perdure.session.core import Journal
 from perdure.session.flights import Flights
 from perdure.session.ledger import Ledger
 from perdure.session.parts import State
 from perdure.session.request import AwaitFlights, Draft, StateAt, Steps
 from perdure.session.status import status
-from perdure.session.undoing import rolled_back
+from perdure.session.undoing import OWN_UNDOS, own_undo, rolled_back
 from perdure.state.digest import Digests
 from perdure.state.shadow import Shadow
 from perdure.state.survey import shown
@@ -326,10 +326,14 @@ class Core(Journal):
         """Undos that a recorded rollback still owes; done before any code runs. A fork leaves those of its base."""
         mine = [entry for entry in self.ledger.rollbacks if entry.seq > self._seam]
         for seq in [seq for entry in mine for seq in entry["undo"]]:
-            try:
-                yield from self._undo(seq)
-            except Suspended as suspended:
-                raise self.leave(suspended) from None
+            yield from self.undo(seq)
+
+    def undo(self, seq: int) -> Steps:
+        """Undoes this action, unless that was tried to its end. Leaves when a person must decide first."""
+        try:
+            yield from self._undo(seq)
+        except Suspended as suspended:
+            raise self.leave(suspended) from None
 
     def _undo(self, seq: int) -> Steps:
         everything = Actions((yield from self.whole()))
@@ -347,8 +351,8 @@ class Core(Journal):
 
     def _undo_call(self, action: Action) -> calls.Call:
         name = action.undo or ""
-        if name == CANCEL and CANCEL in self.undos:
-            return end_of(self.undos[CANCEL], action)
+        if name in OWN_UNDOS and name in self.undos:
+            return own_undo(self.undos[name], action)
         fn = self.undos.get(name) or self.undos.get(name.rpartition(":")[2])
         if fn is None:
             raise EntryError(

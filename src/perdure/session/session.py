@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from perdure.session.item import Sent
     from perdure.session.lease import Keeper
     from perdure.session.opening import Opened
+    from perdure.session.shared import Commons
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,6 +83,7 @@ class Session(Face):
         undos: Any,
         keeper: Keeper,
         children: Kindergarten | None = None,
+        commons: Commons | None = None,
     ) -> None:
         super().__init__(
             opened,
@@ -91,6 +93,7 @@ class Session(Face):
             undos=undos,
             keeper=keeper,
             children=children,
+            commons=commons,
         )
         self._own, self._moved = threading.RLock(), threading.Condition(self._lock)
 

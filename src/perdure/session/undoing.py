@@ -5,15 +5,36 @@ It must not know why somebody goes back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.log.branch import is_reentry
+from perdure.session import call as calls
+from perdure.session.call import Options
+from perdure.session.children import CANCEL
 from perdure.session.request import Draft
+from perdure.session.shared import UNSHARE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from perdure.log.action import Action
     from perdure.log.entry import Entry
+
+
+OWN_UNDOS: Final = (CANCEL, UNSHARE)
+"""The undos that are the session's own, and no function of the user's."""
+
+
+def own_undo(fn: Callable[..., Any], action: Action) -> calls.Call:
+    """The call that undoes the start of a child, or an effect of the whole store: it may be made twice."""
+    if action.undo == UNSHARE:
+        given, name = {"key": values.decode(action.key or b"")}, "undo"
+    else:
+        given, name = {"child": values.decode(action.outcome.value) if action.outcome else ""}, "cancel"
+    call = calls.make(fn, (), given, Options(effect="idempotent", name=name))
+    return replace(call, undoes=action.seq)
 
 
 def rolled_back(
