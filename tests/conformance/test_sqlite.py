@@ -58,6 +58,54 @@ def path(tmp_path: Path) -> Path:
 # ---------------------------------------------------------------------------------------------------- the file
 
 
+SHARED, RESERVED = (0x40000002, 510), (0x40000001, 1)
+"""Where SQLite locks a file: whoever reads, and whoever is about to write."""
+
+
+def is_locked(path: Path, place: tuple[int, int]) -> bool:
+    """Whether another process could not lock this place of the file."""
+    start, length = place
+    code = f"import fcntl; fcntl.lockf(open({str(path)!r}, 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB, {length}, {start})"
+    return subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode != 0
+
+
+@pytest.mark.parametrize("damage", [(16, b"\0\3"), (0, b"nothing"), (68, b"else")], ids=["size", "magic", "mark"])
+def test_looking_at_a_damaged_file_leaves_the_locks_of_who_has_it_open(path: Path, damage: tuple[int, bytes]) -> None:
+    with open_store(str(path)) as store:
+        store.create("s", owner="me")
+        assert is_locked(path, SHARED)
+        whole = subprocess.check_output(["cat", path])
+        damage_in_another_process(path, *damage)
+        with pytest.raises((StoreUrlError, StoreFailedError, DamageError)):
+            open_store(str(path))
+        assert is_locked(path, SHARED)
+        damage_in_another_process(path, 0, whole[:100])
+        append(store, 1)
+    with open_store(str(path)) as again:
+        assert bodies(again) == [b"body"]
+
+
+def damage_in_another_process(path: Path, place: int, what: bytes) -> None:
+    code = f"f = open({str(path)!r}, 'r+b'); f.seek({place}); f.write({what!r})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_file_of_another_program_keeps_the_locks_that_this_process_has_on_it(path: Path, mode: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"PRAGMA journal_mode={mode}")
+        db.execute("CREATE TABLE theirs (x)")
+        place = SHARED if mode == "wal" else RESERVED
+        db.execute("BEGIN IMMEDIATE")
+        assert is_locked(path, place)
+        with pytest.raises((StoreUrlError, StoreFailedError)):
+            open_store(str(path), busy_s=0.0)
+        assert is_locked(path, place)
+        db.execute("COMMIT")
+        with pytest.raises(StoreUrlError):
+            open_store(str(path))
+
+
 def test_closing_leaves_one_file(path: Path) -> None:
     with open_store(path) as store:
         store.create("s", owner="me")

@@ -46,6 +46,23 @@ class Descriptor:
         except OSError as error:
             raise self._unreadable(error) from error
 
+    def begins_with(self, length: int) -> bytes:
+        """So many of the first bytes of the file that is there now; fewer if it is shorter, none if there is none."""
+        try:
+            with suppress(FileNotFoundError), _lock:
+                return os.pread(self._take(), length, 0)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return b""
+
+    def leave_open(self) -> None:
+        """Lets go of a file that is no store without closing it: others in this process may have locks on it.
+
+        It stays open for as long as the process lives, once however often it is come to.
+        """
+        with _lock:
+            self._identity = None
+
     def forget_cached(self) -> None:
         """Lets go of what the kernel has cached of the file and its log, so that what is read is what is on the disk.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -19,7 +18,7 @@ from perdure import clock
 from perdure.errors import FormatNewerError, StoreFailedError, StoreUrlError
 from perdure.stores import sql
 from perdure.stores.sqlite.descriptor import Descriptor
-from perdure.stores.sqlite.failures import is_busy, primary_code
+from perdure.stores.sqlite.failures import is_busy
 
 APPLICATION_ID: Final = 0x70657264
 """Marks a SQLite file as a store of ours ("perd")."""
@@ -29,57 +28,39 @@ LAYOUT: Final = 1
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
+_VERSION_AT, _APPLICATION_AT = 60, 68
 _PAUSE_S: Final = 0.005
 _MAKING: Final = ("auto_vacuum=INCREMENTAL", "synchronous=FULL")
 
 
-def check_file(path: Path) -> bool:
+def check_file(descriptor: Descriptor) -> bool:
     """Whether the file is a store of ours; False if there is none yet. Changes nothing.
 
     Raises `StoreUrlError` for any other file, `FormatNewerError` for a newer layout.
     """
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise StoreFailedError(f"{path}: cannot be read: {error.strerror}") from error
-    if stat.S_ISDIR(found.st_mode):
+    path = descriptor.path
+    if path.is_dir():
         raise StoreUrlError(f"{path}: is a folder, not a SQLite store")
-    if not found.st_size:
+    header = descriptor.begins_with(_HEADER_BYTES)
+    if not header:
         return False
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise StoreUrlError(f"{path}: is not a SQLite file; it was left as it is")
     # The header may lag behind the write-ahead log, and says nothing of us while another process makes the store.
-    application, version = _marks(path)
+    version, application = (int.from_bytes(header[place : place + 4]) for place in (_VERSION_AT, _APPLICATION_AT))
     if application != APPLICATION_ID and (application, version) != (0, 0):
-        raise StoreUrlError(f"{path}: belongs to another program; it was left as it is")
-    if version > LAYOUT:
-        raise FormatNewerError(f"{path}: has layout {version}, this perdure reads up to {LAYOUT}; nothing was changed")
+        raise _foreign(path)
+    _check_version(path, version)
     return application == APPLICATION_ID
 
 
-def _marks(path: Path) -> tuple[int, int]:
-    """(application id, version of the layout), as the header of the file has them.
-
-    By way of SQLite, as if nobody could change the file: so nothing is locked and nothing beside it is made. Were it
-    opened and closed here, all locks that this process has on it would be gone (so POSIX wants it), and the next
-    process that closes the store would take the log of one that is open here for left behind, and remove it.
-    """
-    try:
-        with closing(_connection(path, "mode=ro&immutable=1", busy_s=0, settings=())) as db:
-            return _identity(db)
-    except sqlite3.DatabaseError as error:
-        if primary_code(error) == sqlite3.SQLITE_CORRUPT:  # half of its log is carried over: to be opened as usual
-            return APPLICATION_ID, LAYOUT
-        if primary_code(error) == sqlite3.SQLITE_NOTADB and not _begins_like_one(path):
-            raise StoreUrlError(f"{path}: is not a SQLite file; it was left as it is") from None
-        raise
+def _foreign(path: Path) -> StoreUrlError:
+    return StoreUrlError(f"{path}: belongs to another program; it was left as it is")
 
 
-def _begins_like_one(path: Path) -> bool:
-    """Whether a file that SQLite cannot read is a damaged one of its own."""
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    return len(header) == _HEADER_BYTES and header.startswith(_MAGIC)
+def _check_version(path: Path, version: int) -> None:
+    if version > LAYOUT:
+        raise FormatNewerError(f"{path}: has layout {version}, this perdure reads up to {LAYOUT}; nothing was changed")
 
 
 def connect_writer(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> sqlite3.Connection:
@@ -95,8 +76,12 @@ def connect_reader(descriptor: Descriptor, *, busy_s: float, settings: tuple[str
     Where the file system is read-only it is read without locks, which is right as nobody can change it.
     """
     path = descriptor.path
-    if not check_file(path):
-        make(path, busy_s=busy_s)
+    try:
+        if not check_file(descriptor):
+            make(path, busy_s=busy_s)
+    except (StoreUrlError, StoreFailedError, sqlite3.Error):
+        descriptor.leave_open()  # it may be a file of another program, which may have it open in this process
+        raise
     db = _connection(path, "mode=rw", busy_s=busy_s, settings=settings)
     try:
         if not _is_logged(db):
@@ -127,9 +112,8 @@ def _check_layout(db: sqlite3.Connection, path: Path) -> None:
     """Raises unless the tables are there, ours, and of a layout that is known."""
     application, version = _identity(db)
     if application != APPLICATION_ID:
-        raise StoreUrlError(f"{path}: belongs to another program; it was left as it is")
-    if version > LAYOUT:
-        raise FormatNewerError(f"{path}: has layout {version}, this perdure reads up to {LAYOUT}; nothing was changed")
+        raise _foreign(path)
+    _check_version(path, version)
     db.execute("SELECT tick FROM store").fetchone()
 
 
@@ -215,7 +199,7 @@ def _make_tables(db: sqlite3.Connection, path: Path) -> None:
 
 def _refuse_foreign(db: sqlite3.Connection, path: Path) -> None:
     if db.execute("SELECT 1 FROM sqlite_master").fetchone():
-        raise StoreUrlError(f"{path}: belongs to another program; it was left as it is")
+        raise _foreign(path)
 
 
 def _identity(db: sqlite3.Connection) -> tuple[int, int]:
