@@ -21,6 +21,7 @@ POINTS: Final = {
     "sweep.inside": "chunks that nothing needs are removed, the transaction is not yet committed",
     "effect.before": "the start of an action is recorded as its class demands; its function has not been called",
     "effect.after": "the function has returned, its outcome is not recorded",
+    "stream.chunk": "a chunk of a stream is read, the code does not have it",
     "fork.before": "a fork is about to be made, nothing of it is written",
     "fork.inside": "the fork and its first record are written, their transaction is not yet committed",
     "fork.after": "the store has committed a fork, its maker does not know it yet",

@@ -49,6 +49,9 @@ ARGUMENT_BYTES_MAX: Final = 16 * 1024
 Its fingerprint is exact all the same.
 """
 
+STREAM_BYTES_MAX: Final = 64 << 20
+"""All chunks of one stream, encoded."""
+
 FOLLOW_S: Final = 0.1
 """How long who follows a log waits before it looks whether there is more."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -415,6 +415,56 @@ def grows_by_hand(s: perdure.Session) -> int:
     return len(lines)
 
 
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@perdure.action(effect="repeatable", combine="".join)
+def speak(text: str) -> Iterator[str]:
+    happens("speak")
+    yield from text
+
+
+@perdure.action(effect="once")
+def pour(cups: int) -> Iterator[int]:
+    happens("pour")
+    yield from range(cups)
+
+
+@perdure.action(effect="repeatable")
+def thinks() -> Iterator[str]:
+    for thought in ("one", "two"):
+        yield send(thought)
+
+
+def refuse_to_read(letter: str) -> None:
+    raise ValueError(letter)
+
+
+@perdure.agent
+def streams(s: perdure.Session) -> list[Any]:
+    """Read to the end, with calls in the middle, left by a loop, by `with`, by an error and by the return."""
+    whole = s.stream(speak, "ab")
+    for letter in whole:
+        if letter == "a":
+            send(letter)
+    s.state["whole"] = whole.result()
+    for letter in speak("xyz"):
+        if letter == "y":
+            break
+    s.state["poured"] = [*pour(2), *thinks()]
+    s.save()
+    with s.stream(pour, 3) as some:
+        next(some)
+    try:
+        for letter in speak("no"):
+            refuse_to_read(letter)
+    except ValueError as error:
+        s.state["error"] = send(f"{error} {some.result()}")
+    for letter in speak("end"):
+        return [letter, s.now()]
+    return []
+
+
 # --- the list --------------------------------------------------------------------------------------------------------
 
 
@@ -463,6 +513,7 @@ BENCHES = [
     Bench(serves, {"form": "handle", "pairs": 8}),
     Bench(serves_and_closes, {"form": "handle"}),
     Bench(fans_out, {"form": "handle"}),
+    Bench(streams, {"pairs": 8}),
     Bench(grows, every=3),
     Bench(grows_by_steps, every=3),
     Bench(grows_by_hand, {"form": "handle"}, every=3),

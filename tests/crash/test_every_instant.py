@@ -20,7 +20,7 @@ from perdure.stores import open_store
 from perdure.testing import Report, crash_everywhere
 from perdure.testing.broken import Passing, WritesOneByOne
 from tests.crash import outside
-from tests.crash.agents import BENCHES, Bench, look, pays_and_books, poll, send, serves, works
+from tests.crash.agents import BENCHES, Bench, look, pays_and_books, poll, send, serves, streams, works
 from tests.crash.outside import happens
 
 IDS = [bench.name for bench in BENCHES]
@@ -45,6 +45,7 @@ def test_each_point_is_killed_at_by_some_bench(monkeypatch: pytest.MonkeyPatch) 
     for bench in (bench for bench in BENCHES if bench.every < 100):
         killed.update(crash(bench, monkeypatch, points=["keyframe.before", "keyframe.chunks", "keyframe.after"]).killed)
     killed.update(crash(Bench(saves_once), monkeypatch).killed)
+    killed.update(crash(Bench(streams), monkeypatch, points=["stream.chunk"], pairs=0).killed)
     killed.update(crash(Bench(asks, options={"answers": {"Go on?": "yes"}}), monkeypatch).killed)
     assert {point for point in faults.POINTS if not killed[point] and not point.startswith(KEEPING)} == set()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -18,13 +18,26 @@ CHANGED: Final = "changed"
 
 
 @dataclass(frozen=True, slots=True)
+class Streamed:
+    """What belongs to the outcome of a stream. The value of its result is the list of its chunks.
+
+    `given` are the encoded chunks that came before an error, b"" for a result; `returned` is what the generator
+    returned, encoded, None for nothing; `cut_us` is after how long the code left it before its end, None if it did not.
+    """
+
+    given: bytes = b""
+    returned: bytes | None = None
+    cut_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How an action ended.
 
     `how` is result, error, unstorable (finished, but its result could not be stored), not done or abandoned. `value` is
     the encoded result; for an error or an unstorable result, a plain dict that tells of it. An error that is not
     `final` is one that the action's own retries go on from; `not_done` says that nothing happened; `origin` is the
-    innermost action that raised the error.
+    innermost action that raised the error. `stream` is there if it was read as a stream.
     """
 
     how: str
@@ -32,6 +45,7 @@ class Outcome:
     final: bool = True
     not_done: bool = False
     origin: int = 0
+    stream: Streamed | None = None
 
     @property
     def nothing_happened(self) -> bool:
@@ -132,13 +146,21 @@ def outcome_body(outcome: Outcome) -> dict[str, Any]:
     body: dict[str, Any] = {"how": outcome.how, "value": outcome.value}
     if outcome.how == "error":
         body |= {"final": outcome.final, "not_done": outcome.not_done, "origin": outcome.origin}
+    if outcome.stream is not None:
+        body["stream"] = asdict(outcome.stream)
     return body
 
 
 def outcome_of(body: dict[str, Any]) -> Outcome:
     """The outcome that a body tells of."""
+    told = body.get("stream")
     return Outcome(
-        body["how"], body["value"], body.get("final", True), body.get("not_done", False), body.get("origin", 0)
+        body["how"],
+        body["value"],
+        body.get("final", True),
+        body.get("not_done", False),
+        body.get("origin", 0),
+        None if told is None else Streamed(**told),
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.errors import LimitError, UnstorableError
-from perdure.log.action import Outcome
+from perdure.log.action import Outcome, Streamed
 from perdure.session import call as calls
 from perdure.session import failure
 from perdure.session.request import Ended
 
 if TYPE_CHECKING:
+    from perdure.errors import StorableError
     from perdure.log.action import Action
     from perdure.session.call import Call
 
@@ -24,6 +26,27 @@ def attempted(call: Call, action: Action, result: Any, error: Exception | None, 
     final = failures + 1 > call.options.retries or (call.effect == "once" and not not_done)
     origin = failure.origin_of(error)[0] or action.seq
     return Ended(Outcome("error", failure.recorded(error), final, not_done, origin), error)
+
+
+def streamed(call: Call, chunks: list[Any], returned: Any, *, cut_us: int | None = None) -> Ended:
+    """The outcome of a stream that came to its end, or (`cut_us`) was left by the code."""
+    kept = None if returned is None else _result(call, returned)
+    if kept is not None and kept.how != "result":
+        return Ended(replace(kept, stream=Streamed(values.encode(chunks))))
+    stream = Streamed(returned=None if kept is None else kept.value, cut_us=cut_us)
+    return Ended(replace(_result(call, chunks), stream=stream))
+
+
+def broken_off(ended: Ended, chunks: list[Any], *, cut_us: int | None = None) -> Ended:
+    """The outcome of a stream that raised: what came before cannot be taken back, so it is not tried again."""
+    final = ended.outcome.final or bool(chunks)
+    stream = Streamed(values.encode(chunks), cut_us=cut_us)
+    return replace(ended, outcome=replace(ended.outcome, final=final, stream=stream))
+
+
+def unstorable(call: Call, error: StorableError) -> Ended:
+    """The outcome of a stream of which a chunk cannot be stored."""
+    return Ended(_unstorable(call, error, None))
 
 
 def timed_out(call: Call, action: Action, *, failures: int) -> Ended:
@@ -47,12 +70,15 @@ def cut_short_us(outcome: Outcome) -> int | None:
 def _result(call: Call, result: Any) -> Outcome:
     try:
         return Outcome("result", values.encode(result, at=f"result of {call.name}"))
-    except UnstorableError as error:
-        told = {"path": error.path, "reason": error.reason, "text": values.describe(result)}
-    except LimitError as error:
-        reason = str(error).partition(": ")[2]
-        told = {"path": f"result of {call.name}", "reason": reason, "text": values.describe(result)}
-    return Outcome("unstorable", told)
+    except (UnstorableError, LimitError) as error:
+        return _unstorable(call, error, result)
+
+
+def _unstorable(call: Call, error: StorableError, value: Any) -> Outcome:
+    told = {"path": f"result of {call.name}", "reason": str(error).partition(": ")[2]}
+    if isinstance(error, UnstorableError):
+        told = {"path": error.path, "reason": error.reason}
+    return Outcome("unstorable", told | {"text": values.describe(value)})
 
 
 def divergence(what: str, left: Action, like: Action | None, live: Call | None) -> str:

@@ -65,6 +65,7 @@ class Options:
     timeout_s: float | None = None
     backoff_s: float = limits.BACKOFF_S
     scope: str = SESSION
+    combine: Callable[[list[Any]], Any] | None = None
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None and not self.timeout_s > 0:

@@ -43,6 +43,7 @@ from perdure.session.request import (
     Steps,
     Verify,
 )
+from perdure.session.streams import Streams
 from perdure.session.undoing import OWN_UNDOS
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Journal(Ground):
     def __init__(self, *, form: str, nonce: bytes, undos: Mapping[str, Callable[..., Any]]) -> None:
         super().__init__(form=form)
         self.nonce, self.undos = nonce, undos
-        self.people, self.children = People(self), Starts(self)
+        self.people, self.children, self.streams = People(self), Starts(self), Streams(self)
         self._asked: dict[int, int] = {}
         self._undoing: tuple[bytes, ...] = ()
         self._broken: dict[tuple[Any, ...], Broken] = {}
@@ -176,10 +177,14 @@ class Journal(Ground):
                 ended: Ended = yield from self._attempt(call, action)
                 if ended.outcome.final:
                     return ended.outcome, ended.error
-                yield from self._back_off(call, action)
-                action = yield from self.start(call, action)
+                action = yield from self.again(call, action)
         finally:
             self.flights.end(action.seq)
+
+    def again(self, call: Call, action: Action) -> Steps:
+        """The next attempt, after the wait that its failures so far ask for. It must be seen through."""
+        yield from self._back_off(call, action)
+        return (yield from self.start(call, action))
 
     def _back_off(self, call: Call, action: Action) -> Steps:
         """Waits before the next attempt. What comes into the inbox meanwhile is obeyed at once, in the agent's code."""
@@ -379,6 +384,16 @@ class Journal(Ground):
         ended: Ended
         duration_us: int
         ended, duration_us = yield Attempt(call, action, (*self.stack, action.seq))
+        yield from self.take_down(call, action, ended, duration_us=duration_us)
+        if ended.error is None and calls.changed(call, self.digests):
+            raise ArgumentsChangedError(
+                f"{call.name} changed the arguments that it was given; its result is recorded, but a resume does not "
+                "call it and they would not change. Let it return what is new"
+            )
+        return ended
+
+    def take_down(self, call: Call, action: Action, ended: Ended, *, duration_us: int) -> Steps:
+        """Records how an attempt ended; leaves when a person must decide about it first."""
         if self.leaving is not None and action.seq in self._cut:
             raise self.leaving
         if ended.error is None:
@@ -387,12 +402,6 @@ class Journal(Ground):
         if may_have_happened and max(call.effect, action.effect, key=STRICTNESS.index) == "once":
             raise self.leave(Suspended((action.seq,))) from None
         yield from self.finish(call, action, ended, duration_us=duration_us)
-        if ended.error is None and calls.changed(call, self.digests):
-            raise ArgumentsChangedError(
-                f"{call.name} changed the arguments that it was given; its result is recorded, but a resume does not "
-                "call it and they would not change. Let it return what is new"
-            )
-        return ended
 
     def finish(self, call: Call, action: Action, ended: Ended, *, duration_us: int) -> Steps:
         """The record of how an action ended. Durable on return."""

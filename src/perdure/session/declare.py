@@ -55,6 +55,7 @@ def action(
     ignore: Collection[str] = (),
     name: str | None = None,
     scope: str = SESSION,
+    combine: Callable[[list[Any]], Any] | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Declares a function as an action: inside a session a call of it is journaled, outside it is the plain function.
 
@@ -74,6 +75,7 @@ def action(
         timeout_s=timeout_s,
         backoff_s=backoff_s,
         scope=scope,
+        combine=combine,
     )
     register_undo(undo)
 

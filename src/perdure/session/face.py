@@ -21,10 +21,11 @@ from perdure.errors import (
     RecordedError,
     RefusedError,
     Stopped,
+    StorableError,
 )
 from perdure.session import call as calls
 from perdure.session import timed
-from perdure.session.attempt import attempted, cut_short, timed_out
+from perdure.session.attempt import attempted, broken_off, cut_short, streamed, timed_out, unstorable
 from perdure.session.call import IdempotencyKey
 from perdure.session.children import CANCEL, Kindergarten, Nobody, Spawned, start_of, wait_of
 from perdure.session.declare import plain, register_undo
@@ -185,6 +186,10 @@ class Face:
         if self.stop_reason and not self._core.stack:
             raise self._core.leave(self._core.leaving or Stopped(self.stop_reason))
 
+    def _ready(self) -> None:
+        """The code is about to do something: raises what keeps it from that."""
+        self._check_stop()
+
     def _sync_typed(self) -> None:
         self._check_open()
         if self._typed is not None:
@@ -297,6 +302,22 @@ class Trying:
             raise error
         return self._ended(None, error)
 
+    def streamed(self, chunks: list[Any], returned: Any, *, cut: bool) -> tuple[Ended, int]:
+        """Its stream came to its end, or (`cut`) was left by the code."""
+        faults.reach("effect.after")
+        took_us = self._took_us()
+        return streamed(self._request.call, chunks, returned, cut_us=took_us if cut else None), took_us
+
+    def broke(self, error: Exception, chunks: list[Any], *, cut: bool) -> tuple[Ended, int]:
+        """Its stream raised this, or its time was over, or a chunk cannot be stored, after these chunks."""
+        if isinstance(error, timed.TimeOverError):
+            ended, took_us = self.timed_out()
+        elif isinstance(error, StorableError):
+            ended, took_us = unstorable(self._request.call, error), self._took_us()
+        else:
+            ended, took_us = self.raised(error)
+        return broken_off(ended, chunks, cut_us=took_us if cut else None), took_us
+
     def cut_short(self, error: BaseException, *, began: bool) -> tuple[Ended, int]:
         """It was cancelled. `began`: its function had been called."""
         took_us = self._took_us()
@@ -338,12 +359,23 @@ def is_coroutine(fn: Any) -> bool:
     return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
 
 
+def is_generator(fn: Any) -> bool:
+    """Whether a call of it is a stream, as can be told before."""
+    target = plain(fn)
+    return inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target)
+
+
 def check_callable(fn: Any, *, awaited: bool = False) -> None:
     """Raises `RefusedError` for what cannot be journaled as one value: a generator; unless `awaited`, a coroutine."""
-    target = plain(fn)
-    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+    if is_generator(fn):
         raise RefusedError(
-            f"{calls.name_of(fn)} is a generator; its whole result has to be one value to be journaled: return a list"
+            f"{calls.name_of(fn)} is a generator, no single call: read it with s.stream({calls.name_of(fn)}, …)"
         )
     if not awaited and is_coroutine(fn):
         raise RefusedError(f"{calls.name_of(fn)} is a coroutine function; call it from an async session")
+
+
+def check_streamable(fn: Any, *, awaited: bool = False) -> None:
+    """Raises `RefusedError` for what gives its chunks only in an event loop, unless `awaited`."""
+    if not awaited and (is_coroutine(fn) or inspect.isasyncgenfunction(plain(fn))):
+        raise RefusedError(f"{calls.name_of(fn)} gives its chunks in an event loop; read it in an async session")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from perdure.log.summary import Summary
     from perdure.session.call import Call
     from perdure.session.declare import Agent
+    from perdure.session.face import Trying
     from perdure.session.points import Start
     from perdure.session.request import Draft, Reading, Request, Steps
     from perdure.state.shadow import Changes
@@ -273,6 +274,10 @@ class Replayed(Face):
                 return [entry for entry in super()._read(request) if entry.seq <= self._entries[-1].seq]
             case _:
                 return super()._read(request)
+
+    def _trying(self, request: Attempt) -> Trying:
+        """Never: a stream that is not recorded ends the replay."""
+        raise self._core.leave(Over(request.call.text()))
 
     def _check_recorded(self, request: Request) -> None:
         """Leaves the code when it came to something that is not recorded."""

@@ -47,12 +47,14 @@ class Commit:
 class Attempt:
     """Call the function. Answer: how it ended (`Ended`), and how long it took in microseconds.
 
-    Other calls may go on meanwhile. `stack` are the actions that its code is inside of, itself the last.
+    Other calls may go on meanwhile. `stack` are the actions that its code is inside of, itself the last. `is_stream`:
+    what it returns is iterated over.
     """
 
     call: Call
     action: Action
     stack: tuple[int, ...]
+    is_stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)

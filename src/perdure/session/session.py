@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -23,7 +25,7 @@ from perdure.session.arrivals import arrivals, pass_time
 from perdure.session.call import Unknown
 from perdure.session.child import Child
 from perdure.session.children import wait_of
-from perdure.session.face import Face, check_callable, verifying
+from perdure.session.face import Face, check_callable, check_streamable, is_generator, verifying
 from perdure.session.opening import start
 from perdure.session.parallel import Parallel
 from perdure.session.people import Ask
@@ -41,10 +43,11 @@ from perdure.session.request import (
     Verify,
 )
 from perdure.session.status import status
+from perdure.session.stream import OpenStreams, Stream
 from perdure.session.typed import typed_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
     from perdure.session.call import Options
@@ -95,6 +98,7 @@ class Session(Face):
             children=children,
             commons=commons,
         )
+        self.streams = OpenStreams(self)
         self._own, self._moved = threading.RLock(), threading.Condition(self._lock)
 
     # --- actions ------------------------------------------------------------------------------------------------------
@@ -116,6 +120,19 @@ class Session(Face):
         """
         return self._call(fn, calls.options_of(fn), args, kwargs)  # type: ignore[no-any-return]
 
+    def stream(self, fn: Callable[P, Iterable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Stream[T]:
+        """What the iterator gives that calling `fn` so returns, chunk by chunk: live as it comes, or from the journal.
+
+        It begins when it is first read. The whole is recorded when it has ended, and before the session does anything
+        else: then the rest is read first, unless the code has left the stream. `docs/streams.md` tells the rules.
+        """
+        self._check_stop()
+        return self._stream(fn, args, kwargs)
+
+    def _stream(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stream[Any]:
+        check_streamable(fn)
+        return Stream(self, fn, calls.options_of(fn), (args, kwargs))
+
     def action(self, fn: Callable[P, T], /, **options: Any) -> Callable[P, T]:
         """`fn` as an action with these options (see `perdure.action`) on top of what it was declared with."""
         chosen = self._options(fn, options)
@@ -127,10 +144,12 @@ class Session(Face):
 
     def called_plainly(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A declared action that was called by its own name."""
+        if is_generator(fn):
+            return self._stream(fn, args, kwargs)
         return self._call(fn, calls.options_of(fn), args, kwargs)
 
     def _call(self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self._check_stop()
+        self._ready()
         check_callable(fn)
         return self._drive(self._core.perform(self._call_of(fn, options, args, kwargs)))
 
@@ -152,6 +171,7 @@ class Session(Face):
         unless `after_rollback="again"`. Raises `RefusedError` inside an action and for a key that is none,
         `KeyReusedError` for another agent or input under the same key.
         """
+        self._ready()
         call, spawned = self._start_of(agent, input, key, after_rollback)
         child = spawned(self._drive(self._core.children.start(call, self.id, key)))
         self._begin_child(child, self.children.wait)
@@ -159,7 +179,7 @@ class Session(Face):
 
     def result_of(self, child: Spawned) -> Any:
         """What a child comes to: recorded once, answered from the log on a replay."""
-        self._check_stop()
+        self._ready()
         return self._drive(self._core.children.wait(wait_of(self.children.wait, child)))
 
     # --- values and questions -----------------------------------------------------------------------------------------
@@ -182,7 +202,7 @@ class Session(Face):
 
     def ask_all(self, asks: Sequence[Ask], *, wait_s: float = 0.0) -> list[Any]:
         """What people answer to several questions, asked at once and answered in any order; as for `ask`."""
-        self._check_stop()
+        self._ready()
         return self._drive(self._core.people.ask(asks, wait_s=wait_s))  # type: ignore[no-any-return]
 
     # --- what others send ---------------------------------------------------------------------------------------------
@@ -194,7 +214,7 @@ class Session(Face):
         (`math.inf`: as long as it takes) the session is idle: the run ends, and goes on here when it is next run. On a
         handle that is `InboxEmptyError`, and the code goes on.
         """
-        self._check_stop()
+        self._ready()
         return self._drive(self._core.inbox.receive(wait_s=wait_s))
 
     # --- restore points -----------------------------------------------------------------------------------------------
@@ -207,12 +227,12 @@ class Session(Face):
         Durable on return. Raises `UnstorableError` with the path of a value that cannot be stored exactly; nothing is
         written then, and the next save works.
         """
-        self._check_stop()
+        self._ready()
         return self._save(None, reason)
 
     def checkpoint(self, name: str, *, reason: str | None = None) -> int | None:
         """A restore point with a name, an anchor to roll back to. Its number."""
-        self._check_stop()
+        self._ready()
         return self._save(name, reason)
 
     def _save(self, name: str | None, reason: str | None) -> int | None:
@@ -229,7 +249,7 @@ class Session(Face):
         the record as left standing. `branch` is a name for the new branch. In a run it does not return: the code starts
         again. On a handle it returns the fresh state.
         """
-        self._check_stop()
+        self._ready()
         self._drive(self._core.rollback(to, reason=reason, by=by, strategy=strategy, branch_name=branch))
         self.enter()
         return self.state
@@ -238,6 +258,7 @@ class Session(Face):
 
     def enter(self) -> None:
         """The state at the re-entry point, nothing claimed; undos that a rollback owes are done first."""
+        self.streams.give_up()
         begin = start(self._opened, code=self._code, accept_change=self._accept_change)
         self._core.enter(begin)
         self._keyframer.entered(begin.snapshot, self._core.parent_point)
@@ -246,6 +267,7 @@ class Session(Face):
 
     def end(self, *, result: Any = None, completed: bool = False, progress: bool = False) -> bool:
         """The end of a script (`completed`), of a step or of a clean close. Whether the session is completed now."""
+        self.streams.settle(leave=True)
         completed, drafts = self._ending(result, completed=completed)
         if completed:
             self._settle_children()
@@ -278,6 +300,11 @@ class Session(Face):
         """Gives the session back. What was not saved is not saved by this; `with` does that."""
         self._close()
 
+    def _close(self) -> None:
+        if self._pid == os.getpid():
+            self.streams.give_up()
+        super()._close()
+
     def __enter__(self) -> Self:
         self._scope = scope.running(self)
         self._scope.__enter__()
@@ -302,9 +329,15 @@ class Session(Face):
 
     # --- driving the core ---------------------------------------------------------------------------------------------
 
-    def _drive(self, steps: Steps) -> Any:
-        """Runs a piece of the core's logic: performs what it asks for, sends the answers."""
+    def _ready(self) -> None:
+        """The code is about to do something: it may, and no stream that it reads is left without a record."""
         self._check_open()
+        self.streams.settle()  # also before a stop: what was read is known, and need not be asked about
+        self._check_stop()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Raises `RefusedError` while another thread uses the session that is no part of it."""
         own = not parallel.is_helper(self)
         if own and not self._own.acquire(blocking=False):
             raise RefusedError(
@@ -312,18 +345,25 @@ class Session(Face):
                 "with s.parallel() as p"
             )
         try:
-            with self._lock:
-                self._opened.writer.resolve()  # first, for the core decides by what is written
-                return self._run(steps)
-        except FencedError as fenced:
-            raise self._core.leave(fenced) from None
-        except (ConflictError, HeldError) as late:
-            if not self._opened.writer.is_shared:
-                raise
-            raise self._core.leave(late) from None
+            yield
         finally:
             if own:
                 self._own.release()
+
+    def _drive(self, steps: Steps) -> Any:
+        """Runs a piece of the core's logic: performs what it asks for, sends the answers."""
+        self._check_open()
+        with self._alone():
+            try:
+                with self._lock:
+                    self._opened.writer.resolve()  # first, for the core decides by what is written
+                    return self._run(steps)
+            except FencedError as fenced:
+                raise self._core.leave(fenced) from None
+            except (ConflictError, HeldError) as late:
+                if not self._opened.writer.is_shared:
+                    raise
+                raise self._core.leave(late) from None
 
     def _run(self, steps: Steps) -> Any:
         try:
@@ -392,7 +432,7 @@ class Session(Face):
         trying = self._trying(request)
         trying.begins()
         try:
-            with inside.running(self._core, request.stack):
+            with inside.running(self._core, request.stack), self.streams.within():
                 result = self._called(trying)
         except timed.TimeOverError:
             return trying.timed_out()

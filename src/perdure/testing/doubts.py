@@ -72,8 +72,11 @@ class Book:
         """All lines."""
         return [json.loads(line) for line in self._path.read_text().splitlines()] if self._path.exists() else []
 
-    def watched(self, fn: Callable[..., Any], **about: Any) -> Callable[..., Any]:
-        """The function, with a line when it is entered and one when it returns, raises, or waits for somebody."""
+    def watched(self, fn: Callable[..., Any], *, stream: bool = False, **about: Any) -> Callable[..., Any]:
+        """The function, with a line when it is entered and one when it returns, raises, or waits for somebody.
+
+        Of a stream it returns when its chunks have been read, and with these.
+        """
 
         @functools.wraps(fn)
         def noted(*args: Any, **kwargs: Any) -> Any:
@@ -87,6 +90,21 @@ class Book:
                 returned.append(await fn(*args, **kwargs))
             return returned[0]
 
+        @functools.wraps(fn)
+        def noted_stream(*args: Any, **kwargs: Any) -> Any:
+            with self._around(about) as returned:
+                returned.append([])
+                chunks = iter(fn(*args, **kwargs))
+                while True:
+                    try:
+                        returned[0].append(next(chunks))
+                    except StopIteration as end:
+                        return end.value
+                    yield returned[0][-1]
+
+        if stream:
+            return noted_stream
+
         return noted_async if is_coroutine(fn) else noted
 
     @contextlib.contextmanager
@@ -95,7 +113,7 @@ class Book:
         self.note(what="entered", **about)
         try:
             yield returned
-        except (Leaving, SuspendedError):
+        except (Leaving, SuspendedError, GeneratorExit):
             self.note(what="left", **about)
             raise
         except BaseException:

@@ -139,7 +139,7 @@ def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> Counter[
             tried.fn = scripted(answers[call.name], earlier=_earlier(store, session, call.name, before=action.seq))
         epoch = session._core.epoch  # noqa: SLF001
         about = {"session": session.id, "seq": action.seq, "attempt": action.attempts, "epoch": epoch}
-        tried.fn = book.watched(tried.fn, **about, call=call.text())
+        tried.fn = book.watched(tried.fn, stream=request.is_stream, **about, call=call.text())
         return tried
 
     def fixed(session: Face, kind: str, own: Any) -> Any:
