@@ -513,7 +513,7 @@ BENCHES = [
     Bench(serves, {"form": "handle", "pairs": 8}),
     Bench(serves_and_closes, {"form": "handle"}),
     Bench(fans_out, {"form": "handle"}),
-    Bench(streams, {"pairs": 8}),
+    Bench(streams),
     Bench(grows, every=3),
     Bench(grows_by_steps, every=3),
     Bench(grows_by_hand, {"form": "handle"}, every=3),
