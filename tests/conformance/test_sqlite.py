@@ -29,7 +29,8 @@ from perdure.errors import (
 )
 from perdure.log import GENESIS, Record, chained
 from perdure.stores import Batch, Point, Store, open_store
-from perdure.stores.sqlite import SqliteStore, queue
+from perdure.stores.sqlite import SqliteStore, checkpoint, queue
+from tests.crash.process import Child, Talk
 
 
 def record(seq: int, body: bytes, *, session: str = "s") -> Record:
@@ -209,6 +210,38 @@ def test_what_is_deleted_leaves_no_byte(path: Path) -> None:
         assert not any(secret in file.read_bytes() for file in path.parent.iterdir())
         assert path.stat().st_size < size / 3
         assert len(list(store.read("t"))) == 59
+
+
+CHECKPOINT_LOCK = 121
+"""The byte of the index of SQLite's log whose lock a connection has while it carries the log over."""
+
+
+def test_a_deletion_waits_for_who_carries_the_log_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite itself does not: it gives up at once, whatever the time-out."""
+
+    def carries_over(talk: Talk) -> None:
+        talk.hear()
+        with path.with_name(path.name + "-shm").open("r+b") as index:
+            fcntl.lockf(index, fcntl.LOCK_EX, 1, CHECKPOINT_LOCK)
+            talk.say("begun")
+            talk.hear()
+
+    with Child(carries_over) as child, open_store(path) as store:
+        store.create("s", owner="me")
+        append(store, 1)
+        child.say("begin")
+        assert child.hear() == "begun"
+        waited = list[float]()
+
+        def look_again(pause_s: float) -> None:
+            if not waited:
+                child.say("let go")
+            waited.append(pause_s)
+
+        monkeypatch.setattr(checkpoint.time, "sleep", look_again)
+        store.delete("s")
+        assert waited
+        assert path.with_name(path.name + "-wal").stat().st_size == 0
 
 
 def test_a_body_that_sqlite_cannot_store_is_refused_before_anything_is_written(

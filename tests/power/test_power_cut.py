@@ -22,12 +22,14 @@ import pytest
 import perdure
 from perdure import values
 from perdure.log.action import Actions
+from tests.crash import chores
 from tests.power import savers, writer
 from tests.power.disk import Recording, mounted, recording, what_is_missing
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
 CUTS = 40 if FULL else 5
 ROUNDS = 60 if FULL else 25
+CHORE_ROUNDS = 12 if FULL else 4
 FAILING_ROUNDS = 60 if FULL else 11
 NUMBERS = 100 if FULL else 30
 
@@ -77,12 +79,19 @@ def lived(folder: Path, **how: Any) -> Lived:
 
 
 def lived_once(
-    folder: Path, *, rounds: int, store: str = "", spoiled: str = "", after_failure: str = "", **options: int
+    folder: Path,
+    *,
+    rounds: int,
+    store: str = "",
+    spoiled: str = "",
+    after_failure: str = "",
+    is_kept: bool = False,
+    **options: int,
 ) -> Lived | None:
     with recording(folder) as (root, kept):
         url, often = STORES[store] if store else ("", {})
         told = {"folder": str(root), "record": str(kept.log), "rounds": rounds, "spoiled": spoiled}
-        told |= {"url": url.format(root), "options": often | options, "after_failure": after_failure}
+        told |= {"url": url.format(root), "options": often | options, "after_failure": after_failure, "chores": is_kept}
         told |= {"folders": [*filter(None, sys.path)]}
         output, lives, is_done = run_writer(told)
         end = kept.position()
@@ -197,6 +206,39 @@ def test_a_store_that_believes_what_is_cached_after_a_failure_is_caught(tmp_path
 def test_a_store_that_does_not_sync_is_caught(kind: str, how: str, tmp_path: Path) -> None:
     one = lived(tmp_path, rounds=ROUNDS, store=kind, spoiled=how)
     assert len(store_lost(kind, one, tmp_path, only_told=True)) > CUTS / 2
+
+
+# ------------------------------------------------------------------------------- what is done besides saving, with them
+
+
+@pytest.fixture(scope="module", params=STORES)
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Lived]:
+    """A kind of store, and what was done with it: forks, answers, undos, collections, erasures, imports."""
+    how = {"store": request.param, "is_kept": True, **({"segment_bytes": 3_000} if request.param == "file" else {})}
+    return request.param, lived(tmp_path_factory.mktemp("kept"), rounds=CHORE_ROUNDS, **how)
+
+
+def chores_lost(kind: str, one: Lived, folder: Path, **how: bool) -> list[str]:
+    def check(root: Path, at: int) -> None:
+        newest = {step: number for (_, step), number in one.newest(at).items()}
+        with perdure.open(STORES[kind][0].format(root)) as store:
+            chores.check(store, root, root / writer.OUT, newest)
+
+    return losses(one, folder, check, **how)
+
+
+@pytest.mark.parametrize("drops", [False, True], ids=["plain", "drop"])
+def test_nor_is_what_was_forked_answered_erased_or_imported(
+    kept: tuple[str, Lived], *, drops: bool, tmp_path: Path
+) -> None:
+    assert {step for _, _, step, _ in kept[1].acknowledged} == {*chores.STEPS}
+    assert chores_lost(*kept, tmp_path, drops=drops) == []
+
+
+@pytest.mark.parametrize(("kind", "how"), [("sqlite", "SQLite NORMAL"), ("file", "no sync")])
+def test_chores_in_a_store_that_does_not_sync_are_caught(kind: str, how: str, tmp_path: Path) -> None:
+    one = lived(tmp_path, rounds=CHORE_ROUNDS, store=kind, spoiled=how, is_kept=True)
+    assert len(chores_lost(kind, one, tmp_path, only_told=True)) > CUTS / 2
 
 
 # ------------------------------------------------------------------------------------------------- the bench itself

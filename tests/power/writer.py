@@ -32,6 +32,9 @@ GOES_ON = 7
 SESSIONS = ("left", "right")
 """They share the store, each in a thread of its own."""
 
+CHORES, OUT = "chores", "out"
+"""What the chores are told as, and where what they export goes."""
+
 KEYFRAME_EVERY = 7
 LEFT_OPEN = ExitStack()
 
@@ -96,6 +99,23 @@ def run_sessions(told: Told) -> None:
         os._exit(0)
 
 
+def do_chores(told: Told) -> None:
+    from perdure.runtime.store import AgentStore  # noqa: PLC0415
+    from perdure.stores import open_store  # noqa: PLC0415
+    from tests.crash import chores  # noqa: PLC0415
+
+    chores.often()
+    spoil(told.spoiled)
+    out = told.folder / OUT
+    out.mkdir()
+    descriptor = os.open(told.folder, os.O_RDONLY)
+    os.fsync(descriptor)
+    work = chores.Chores(AgentStore(open_store(told.url, **told.options)), out, {}, partial(told.acknowledge, CHORES))
+    for number in range(told.rounds):
+        work.round(number)
+    os._exit(0)
+
+
 def spoil(how: str) -> None:
     """Makes the store wrong in this way."""
     from perdure.stores.sqlite import store  # noqa: PLC0415
@@ -151,7 +171,9 @@ def one_round(s: Any, number: int, acknowledge: Callable[[str, int], None]) -> N
 
 def main(told: dict[str, Any]) -> None:
     sys.path[:0] = told["folders"]
-    if told["url"]:
+    if told["chores"]:
+        do_chores(Told(told))
+    elif told["url"]:
         run_sessions(Told(told))
     else:
         save_numbers(Told(told))

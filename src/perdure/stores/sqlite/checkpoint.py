@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Final
 
+from perdure import clock
 from perdure.errors import PerdureError
 from perdure.stores.sqlite.link import PAUSE_S, Link
 from perdure.stores.sqlite.queue import pause_s
@@ -77,6 +78,19 @@ class Checkpointer:
                 if not self._carry("RESTART")[0]:
                     return
                 time.sleep(pause_s(PAUSE_S))
+
+    def empty(self) -> bool:
+        """Empties the log to its last byte; False when a reader is in the way for longer than a writer waits.
+
+        While somebody else carries the log over SQLite gives up at once, whatever its time-out: so it is tried again.
+        """
+        with self._writer.patient() as db, self.link.lock:
+            end = clock.monotonic_s() + self._writer.busy_s
+            while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                if clock.monotonic_s() >= end:
+                    return False
+                time.sleep(pause_s(PAUSE_S))
+        return True
 
     def _carry(self, mode: str) -> tuple[bool, int]:
         """One checkpoint: whether others were in its way, and how many pages of the log are left."""

@@ -48,7 +48,7 @@ class Link:
         self._connect = connect
         self._forget_cached = forget_cached
         self._verify = verify
-        self._busy_s, self._queue = busy_s, queue
+        self.busy_s, self._queue = busy_s, queue
         self._db: sqlite3.Connection | None = None
         self._failed = False
         self._closed = False
@@ -74,13 +74,13 @@ class Link:
         """Begins a transaction, when the other processes let it: waits up to `busy_s` for that."""
         queue = self._queue
         if queue is None:
-            self._begin(db, kind, wait_s=self._busy_s)
+            self._begin(db, kind, wait_s=self.busy_s)
             return
         if not queue.is_open() and self._begin(db, kind, wait_s=0.0):
             return
         queue.enter()
         try:
-            self._begin(db, kind, wait_s=self._busy_s)
+            self._begin(db, kind, wait_s=self.busy_s)
         finally:
             queue.leave()
 
@@ -138,13 +138,13 @@ class Link:
         if not is_harmless(error):
             self._failed = True
             self.drop()
-        return meaning(error, url=self.url, busy_s=self._busy_s)
+        return meaning(error, url=self.url, busy_s=self.busy_s)
 
     @contextmanager
     def patient(self) -> Iterator[sqlite3.Connection]:
         """The same, for what is no transaction of ours: SQLite itself waits for others up to `busy_s`."""
         with self.connection() as db:
-            db.execute(f"PRAGMA busy_timeout={int(self._busy_s * 1000)}")
+            db.execute(f"PRAGMA busy_timeout={int(self.busy_s * 1000)}")
             try:
                 yield db
             finally:
@@ -185,7 +185,7 @@ class Link:
         if self._db is None:
             if self._failed:
                 self._forget_cached()
-            self._db = self._connect(busy_s=self._busy_s)
+            self._db = self._connect(busy_s=self.busy_s)
         if self._failed:
             self._verify(self._db)
             self._failed = False

@@ -414,8 +414,7 @@ class SqliteStore(Store):
         """Gives free pages back, and empties the log of what was deleted, so that no byte of it stays."""
         with self._writer.patient() as db:
             db.executescript("PRAGMA incremental_vacuum")  # `execute` would give back one page and stop
-            busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if busy:
+        if not self._checkpointer.empty():
             raise StoreFailedError(
                 f"{self.url}: deleted, but another process is reading the log that still has its bytes; delete it again"
             )
