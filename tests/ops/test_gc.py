@@ -90,6 +90,15 @@ def test_the_newest_points_stay_as_they_were(store: AgentStore, keep: int) -> No
     assert (done.snapshots, done.kept) == (40 - len(left), len(left))
 
 
+def test_what_went_back_to_the_file_system_is_told(store: AgentStore) -> None:
+    filled(store)
+    done = store.gc(keep_last=0, dry_run=False)
+    in_files = not store.url.startswith("memory:")
+    assert (done.given_back > 1000) is in_files
+    health = store.backend.health(deep=False)
+    assert (health.used is not None, health.free is not None) == (in_files, in_files)
+
+
 def test_what_is_gone_is_told(store: AgentStore) -> None:
     first, *_ = filled(store)
     collect(store, keep_last=2)

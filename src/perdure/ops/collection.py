@@ -61,7 +61,7 @@ class GcReport:
     """What `gc` did, or would do if it is a dry run.
 
     `chunks` and `chunk_bytes` are those that nothing needs any more; `given_back` is how many bytes went back to the
-    file system.
+    file system: at the end, or at once where files get smaller.
     """
 
     dry_run: bool
@@ -100,13 +100,14 @@ def gc(store: Store, session: str | None, policy: Policy, *, dry_run: bool) -> G
     if (policy.last or 0) < 0 or (policy.younger_s or 0) < 0:
         raise RefusedError("keep_last and keep_s are 0 or more")
     families, pins = _families(store, session)
+    used = store.health(deep=False).used
     found: list[Collected] = []
     chunks: dict[bytes, int] = {}
     for ids in families:
         done, orphans = _family(store, ids, policy, pins, only=session, dry_run=dry_run)
         found += done
         chunks |= orphans
-    given = 0 if dry_run else _give_back(store)
+    given = 0 if dry_run else max(_give_back(store), (used or 0) - (store.health(deep=False).used or 0))
     return GcReport(dry_run, tuple(found), len(chunks), sum(chunks.values()), given)
 
 

@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -130,3 +130,19 @@ def _blank(path: Path) -> None:
         while left > 0:
             left -= file.write(bytes(min(left, 1 << 20))) or left
         os.fsync(file.fileno())
+
+
+def bytes_under(folder: Path) -> int:
+    """The lengths of all files in a folder and the folders in it; one that goes at this moment counts as gone."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += (Path(path) / name).lstat().st_size
+    return total
+
+
+def free_bytes(folder: Path) -> int:
+    """What the disk of this folder has left."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize

@@ -17,7 +17,7 @@ from perdure import faults
 from perdure.errors import SessionErasedError, SessionUnknownError, StoreUrlError
 from perdure.log import Base, Record
 from perdure.stores import refusals
-from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point, Store, check_batch, check_change
+from perdure.stores.contract import Batch, Change, Head, Health, Item, Lease, Point, Store, check_batch, check_change
 from perdure.stores.file import chunk_files, disk, hint, lines
 from perdure.stores.file import commit as commits
 from perdure.stores.file.commit import Commit
@@ -304,6 +304,12 @@ class FileStore(Store):
         del bytes_max
         with self._using():
             return 0
+
+    def health(self, *, deep: bool) -> Health:
+        """See `Store.health`. Nothing is unused, as files that are not needed are removed at once."""
+        del deep  # what is in the files is checked session by session
+        with self._using():
+            return Health(used=disk.bytes_under(self._root.path), unused=0, free=disk.free_bytes(self._root.path))
 
     # ---------------------------------------------------------------------------------------------- the rest
 
