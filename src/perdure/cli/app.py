@@ -59,6 +59,7 @@ app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(driving.dri
 app.command(rich_help_panel=DECIDE)(deciding.settle)
 app.command(rich_help_panel=DECIDE)(deciding.answer)
 app.command(rich_help_panel=TELL)(telling.send)
+app.command(rich_help_panel=TELL)(telling.save)
 app.command(rich_help_panel=TELL)(telling.pause)
 app.command(rich_help_panel=TELL)(telling.cancel)
 app.command(rich_help_panel=MOVE)(moving.export)

@@ -57,16 +57,15 @@ def ls(
         if as_json:
             output.document({"store": opened.url, "sessions": [shape.info(info) for info in found]})
         elif found:
-            output.table(
-                ("session", "status", "reason", "saves", "actions", "age", "owner"), [_row(info) for info in found]
-            )
+            columns = ("session", "status", "reason", "inbox", "saves", "actions", "age", "owner")
+            output.table(columns, [_row(info) for info in found])
         else:
             output.say("no sessions" + (" like that" if status or prefix else ""))
 
 
 def _row(info: SessionInfo) -> tuple[object, ...]:
-    reason = one_line(info.reason, chars_max=60)
-    return info.id, info.status, reason, info.saves, info.actions, age(info.updated_us), info.owner
+    reason, waiting = one_line(info.reason, chars_max=60), info.messages or ""
+    return info.id, info.status, reason, waiting, info.saves, info.actions, age(info.updated_us), info.owner
 
 
 def show(
@@ -136,6 +135,7 @@ def _header(found: Detail) -> None:
         "opened": f"{moment(info.created_us)[:19]}Z, {age(info.created_us)} ago",
         "written": f"{moment(info.updated_us)[:19]}Z, {age(info.updated_us)} ago",
         "owner": info.owner,
+        "inbox": f"{info.messages} messages not received yet" if info.messages else "",
         "log": f"{info.records} records, {info.saves} saves, {info.actions} actions",
     }
     for name, value in facts.items():

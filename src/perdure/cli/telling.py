@@ -1,4 +1,4 @@
-"""`send`, `pause` and `cancel`: what a person tells a session, whether somebody runs it or nobody does."""
+"""`send`, `save`, `pause` and `cancel`: what a person tells a session, whether somebody runs it or nobody does."""
 
 from __future__ import annotations
 
@@ -44,6 +44,28 @@ def send(
         output.say(
             "sent. " + (f"{owner} runs it" if owner else f"To have it received: {where.command('resume', session)}")
         )
+
+
+def save(
+    session: options.Session,
+    *,
+    reason: Reason = "",
+    by: options.By = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Ask a session that runs for a snapshot of its state, to look at: at its next call or save."""
+    where = place(store)
+    with where.open() as opened:
+        is_asked = opened.save(session, reason=reason, by=chosen_by(by))
+        owner = opened.info(session).owner
+    look = where.command("state", session)
+    if as_json:
+        output.document({"session": session, "asked": is_asked, "owner": owner, "state": look})
+    elif is_asked:
+        output.say(f"{owner or 'its process'} is asked, and saves at its next call or save. Then: {look}")
+    else:
+        output.say(f"nobody runs {session}, so its newest snapshot is all there is: {look}")
 
 
 def pause(

@@ -22,6 +22,7 @@ from perdure.stores.ids import check_session_id
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.runtime.store import AgentStore
+    from perdure.stores.contract import Store as Backend
 
 
 def message(store: AgentStore, session: str, content: Any, *, key: str | None, by: str) -> bool:
@@ -29,6 +30,11 @@ def message(store: AgentStore, session: str, content: Any, *, key: str | None, b
     _check_not_over(store, session)
     sent = Sent(items.MESSAGE, values.encode(content, at="message"), by, key)
     return _send(store, session, sent)
+
+
+def waiting(store: Backend, session: str) -> int:
+    """How many messages lie in a session's inbox."""
+    return sum(items.opened(item, session=session).what == items.MESSAGE for item in store.inbox(session))
 
 
 def command(store: AgentStore, session: str, what: str, *, reason: str, by: str) -> None:

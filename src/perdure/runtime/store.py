@@ -47,7 +47,7 @@ class SessionInfo:
 
     `status` is running, idle, paused, waiting, failed, completed, cancelled, interrupted (it was running, and its owner
     is provably gone) or damaged (nothing beside its head can be trusted); times are microseconds since 1970; `parent`
-    is the session that started it, "" for none.
+    is the session that started it, "" for none; `messages` have been sent to it and not been received yet.
     """
 
     id: str
@@ -63,6 +63,7 @@ class SessionInfo:
     owner: str
     waits: tuple[int, ...]
     parent: str = ""
+    messages: int = 0
 
 
 class AgentStore(Running, Branching, Keeping, Moving):
@@ -113,6 +114,7 @@ class AgentStore(Running, Branching, Keeping, Moving):
             owner=owner_text(owner) if owner and not is_dead(owner) else "",
             waits=s.waits,
             parent=s.child_of,
+            messages=sending.waiting(self.backend, session),
         )
 
     def snapshots(self, session: str) -> list[Point]:
