@@ -26,12 +26,17 @@ from perdure.errors import PerdureError
 
 HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
 
-First: `perdure demo` kills an agent and lets it go on. Then your own function:
+See it first: `perdure demo` kills an agent and lets it go on. Then your own function:
 
     perdure run agent.py:agent --session first --input '{"topic": "tides"}'
 
-Kill it whenever you like, run the same line again, and it goes on. `perdure ls` lists what there is,
-`perdure show first` shows one session, and `perdure resume first` goes on with it from anywhere."""
+Kill it whenever you like and run the same line again. Then look, and go on from anywhere:
+
+    perdure ls
+    perdure show first
+    perdure resume first
+
+Sessions are kept in perdure.db here, or where --store or PERDURE_STORE says."""
 
 app = typer.Typer(
     name="perdure",
@@ -45,6 +50,7 @@ app = typer.Typer(
 RUN, LOOK, DECIDE, TELL = "Run", "Look", "Decide", "Tell"
 MOVE, KEEP, CHECK = "Move", "Keep house", "Check"
 
+app.command(rich_help_panel=RUN)(checking.demo)
 app.command(rich_help_panel=RUN)(running.run)
 app.command(rich_help_panel=RUN)(running.resume)
 app.command(rich_help_panel=LOOK)(looking.ls)
@@ -75,7 +81,6 @@ app.command(
     add_help_option=False,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
 )(checking.bench)
-app.command(rich_help_panel=CHECK)(checking.demo)
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - the signature of a callback of typer

@@ -40,7 +40,10 @@ def fork(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Make a session that goes on from a place of another's log; nothing is copied."""
+    """Make a session that goes on from a place of another's log.
+
+    Nothing is copied, and that one is not changed.
+    """
     where = place(store)
     with where.open() as opened:
         place_of = None if at is None else as_point(at)
@@ -76,7 +79,7 @@ def diff(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show what differs between two points of any branches and sessions, by path."""
+    """Show what differs between two points, of any branches and sessions."""
     begin, end = (None if text is None else as_point(text) for text in (at, to))
     with place(store).open() as opened:
         found = opened.diff(session, begin, to=end, other=other, was=True)

@@ -31,7 +31,10 @@ def verify(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Check every byte of a session, or of all: the chain, the records, the restore points. Ends with 20 on damage."""
+    """Check every byte of a session, or of all.
+
+    The chain, the records, the restore points. Ends with 20 on damage.
+    """
     with place(store).open() as opened:
         sessions = [session] if session is not None else [info.id for info in opened.sessions()]
         found = [opened.verify(one) for one in sessions]
@@ -77,7 +80,7 @@ def replay(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Run the code again with every action answered from the log, and compare. Does and writes nothing.
+    """Run the code again on recorded results, and compare; nothing is done.
 
     Ends with 0 when the code does what is recorded, 76 when it does not.
     """
@@ -108,7 +111,10 @@ def _tell_replay(found: Replay) -> None:
 
 
 def bench(context: typer.Context) -> None:
-    """Measure on this machine what the documentation quotes; `perdure bench --help` lists its own options."""
+    """Measure on this machine what the documentation quotes.
+
+    `perdure bench --help` lists its own options.
+    """
     raise typer.Exit(_code(importlib.import_module("perdure.testing.bench").main(context.args)))
 
 

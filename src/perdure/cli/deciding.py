@@ -60,7 +60,10 @@ def rollback(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Go back to a restore point; the session goes on from there when it is next run."""
+    """Go back to a restore point.
+
+    The session goes on from there when it is next run.
+    """
     where, to = place(store), as_point(point)
     with where.open() as opened:
         found = opened.preview_rollback(session, to)
@@ -98,7 +101,10 @@ def settle(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Decide about an action in doubt: it happened (done), it did not (not-done), or it is never to run (abandoned)."""
+    """Decide about an action in doubt: done, not-done or abandoned.
+
+    It happened (done), it did not and runs again (not-done), or it is never to run (abandoned).
+    """
     if result is not None and result_text is not None:
         raise typer.BadParameter("give --result or --result-text, not both")
     if how != "done" and (result is not None or result_text is not None):

@@ -48,7 +48,10 @@ def drive(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """What if: fork a session, change a result, the input or the code, and run on for real. Ends as `run` does."""
+    """What if: fork, change a result, the input or the code, and run on for real.
+
+    Ends as `run` does.
+    """
     given, changed = running.given_input(input_json, input_text), _results(result or [])
     where = place(store)
     with where.open() as opened:

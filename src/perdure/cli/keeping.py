@@ -54,7 +54,10 @@ def gc(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Drop old restore points and give their space back. What a resume may need always stays."""
+    """Drop old restore points and give their space back.
+
+    What a resume may need always stays.
+    """
     where = place(store)
     if keep_last is None and keep is None:
         raise typer.BadParameter("say what is kept: --keep-last N, or --keep AGE, or both")
@@ -130,7 +133,10 @@ def doctor(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Look a whole store over: what is wrong, how bad it is, and what mends it. Ends with 20 if anything is lost."""
+    """Look a whole store over: what is wrong, and what mends it.
+
+    Ends with 20 if anything is lost.
+    """
     where = place(store)
     if (session is None) != (into is None):
         raise typer.BadParameter(

@@ -35,7 +35,10 @@ def export(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write all of a session to one file, verified. It may be running; FILE must not be there yet."""
+    """Write all of a session to one file, verified.
+
+    It may be running; FILE must not be there yet.
+    """
     with place(store).open() as opened:
         number = _lines(opened, session, file) if ndjson else opened.export_file(session, file).records
     written = file.stat().st_size
@@ -61,7 +64,10 @@ def import_(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Take in the session of an exported file, under its own id. Makes the store if it is not there."""
+    """Take in the session of an exported file, under its own id.
+
+    Makes the store if it is not there.
+    """
     where = place(store)
     with where.open(make=True) as opened:
         _tell(opened.import_file(file), where, as_json=as_json)
@@ -74,7 +80,10 @@ def copy(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Bring a session, as it is at this moment, to another store, under its own id. The one here stays."""
+    """Bring a session to another store, as it is at this moment.
+
+    It has the same id there, and the one here stays.
+    """
     where = Place(to, given=True)
     with place(store).open() as opened, where.open(make=True) as other:
         _tell(opened.copy(session, other), where, as_json=as_json)

@@ -63,7 +63,7 @@ def run(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Run an agent's function in a session: a new one, or one that goes on from where it was.
+    """Run an agent's function in a session: a new one, or on from where it was.
 
     Ends with 0 when it is completed, 75 when it waits for a decision, 78 when it is idle, 77 when it was cancelled, 130
     when it was stopped, 1 when it failed (or the status of the error, if it is one of perdure's). Run it again and it
@@ -94,7 +94,10 @@ def resume(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Go on with a session by its id alone: the function is found as it was recorded. Ends as `run` does."""
+    """Go on with a session by its id alone, from any process.
+
+    The function is found as it was recorded. Ends as `run` does.
+    """
     where = place(store)
     with where.open() as opened:
         if preview:

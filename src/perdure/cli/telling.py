@@ -54,7 +54,10 @@ def save(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Ask a session that runs for a snapshot of its state, to look at: at its next call or save."""
+    """Ask a session that runs for a snapshot of its state, to look at.
+
+    It is made at its next call or save.
+    """
     where = place(store)
     with where.open() as opened:
         is_asked = opened.save(session, reason=reason, by=chosen_by(by))
@@ -76,7 +79,10 @@ def pause(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Pause a session: one that runs at its next action, save or wait. It goes on when it is resumed."""
+    """Pause a session; it goes on when it is resumed.
+
+    One that runs is paused at its next action, save or wait.
+    """
     where = place(store)
     with where.open() as opened:
         opened.pause(session, reason=reason, by=chosen_by(by))
@@ -92,7 +98,10 @@ def cancel(
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """End a session for good: one that runs at its next action, save or wait. What it did is kept."""
+    """End a session for good; what it did is kept.
+
+    One that runs ends at its next action, save or wait.
+    """
     where = place(store)
     with where.open() as opened:
         opened.cancel(session, reason=reason, by=chosen_by(by))
