@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -465,6 +466,33 @@ def streams(s: perdure.Session) -> list[Any]:
     return []
 
 
+@perdure.action(effect="repeatable")
+async def asks_slowly(text: str) -> AsyncIterator[str]:
+    happens("asks_slowly")
+    for letter in text:
+        await asyncio.sleep(0)
+        yield letter
+
+
+@perdure.agent
+async def streams_async(s: perdure.AsyncSession) -> list[Any]:
+    """Side by side, each with a call behind it; left by a loop, with a call in the middle."""
+
+    async def shows(text: str) -> list[str]:
+        letters = [letter async for letter in s.stream(asks_slowly, text)]
+        return [*letters, await s.call(send, text)]
+
+    s.state["shown"] = await asyncio.gather(shows("ab"), shows("cd"))
+    async for letter in asks_slowly("xyz"):
+        if letter == "y":
+            break
+        s.state["sent"] = await s.call(send, letter)
+    await s.save()
+    async for cup in s.stream(pour, 2):
+        return [cup]
+    return []
+
+
 # --- the list --------------------------------------------------------------------------------------------------------
 
 
@@ -514,6 +542,7 @@ BENCHES = [
     Bench(serves_and_closes, {"form": "handle"}),
     Bench(fans_out, {"form": "handle"}),
     Bench(streams),
+    Bench(streams_async),
     Bench(grows, every=3),
     Bench(grows_by_steps, every=3),
     Bench(grows_by_hand, {"form": "handle"}, every=3),

@@ -114,6 +114,7 @@ class AsyncParallel(Block):
 
     async def _carry_out(self, made: Made[Any]) -> None:
         try:
+            await self._session.streams.settle()
             with self._session.idle():
                 while self._must_wait(made) and not self._joining:
                     await self._session.something_new()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from weakref import WeakSet
@@ -28,9 +29,11 @@ from perdure.session import call as calls
 from perdure.session import inside, scope, timed
 from perdure.session.arrivals import arrivals, pass_time
 from perdure.session.async_parallel import AsyncParallel, check_may_draw
+from perdure.session.async_stream import AsyncStream, OpenAsyncStreams
 from perdure.session.call import Unknown
 from perdure.session.child import AsyncChild
 from perdure.session.children import wait_of
+from perdure.session.declare import plain
 from perdure.session.face import Face, check_callable, is_coroutine, verifying
 from perdure.session.opening import start
 from perdure.session.people import Ask
@@ -54,7 +57,7 @@ from perdure.session.typed import typed_state
 from perdure.session.waiting import in_thread, to_its_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import AsyncIterable, Callable, Collection, Iterable, Iterator, Sequence
     from concurrent.futures import Future
     from types import TracebackType
 
@@ -111,6 +114,7 @@ class AsyncSession(Face):
         self._waiters: list[asyncio.Future[None]] = []
         self._moves = 0
         self._owed: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self.streams = OpenAsyncStreams(self)
 
     # --- what the code reads ------------------------------------------------------------------------------------------
 
@@ -154,6 +158,22 @@ class AsyncSession(Face):
         return await self._call(fn, calls.options_of(fn), args, kwargs)
 
     @overload
+    def stream(self, fn: Callable[P, AsyncIterable[T]], /, *args: P.args, **kwargs: P.kwargs) -> AsyncStream[T]: ...
+    @overload
+    def stream(
+        self, fn: Callable[P, Awaited[AsyncIterable[T]]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncStream[T]: ...
+    @overload
+    def stream(self, fn: Callable[P, Iterable[T]], /, *args: P.args, **kwargs: P.kwargs) -> AsyncStream[T]: ...
+    def stream(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> AsyncStream[Any]:
+        """What the iterator gives that calling `fn` so returns, chunk by chunk, as `Session.stream` has it.
+
+        `async for` it, or `await` its `result()`. One that gives its chunks without awaiting is read in a thread.
+        """
+        self._check_stop()
+        return AsyncStream(self, fn, calls.options_of(fn), (args, kwargs))
+
+    @overload
     def action(self, fn: Callable[P, Awaited[T]], /, **options: Any) -> Callable[P, Awaited[T]]: ...
     @overload
     def action(self, fn: Callable[P, T], /, **options: Any) -> Callable[P, Awaited[T]]: ...
@@ -169,15 +189,17 @@ class AsyncSession(Face):
     async def _call(
         self, fn: Callable[..., Any], options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        self._check_stop()
-        self._deliver_owed()
+        await self._ready()
         check_callable(fn, awaited=True)
         return await self._drive(self._core.perform(self._call_of(fn, options, args, kwargs)), to_the_end=True)
 
     def called_plainly(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A declared action that was called by its own name: to be awaited, or from a tool that runs in a thread."""
+        if inspect.isasyncgenfunction(plain(fn)):
+            return self.stream(fn, *args, **kwargs)
         if is_coroutine(fn):
             return self.call(fn, *args, **kwargs)
+        check_callable(fn)
         if threading.get_ident() == self._home:
             raise RefusedError(
                 f"{calls.name_of(fn)} is no coroutine function and would stop the event loop: "
@@ -201,16 +223,15 @@ class AsyncSession(Face):
         after_rollback: str = "ask",
     ) -> AsyncChild:
         """Starts a session under this one, as `Session.spawn` does; an async agent has an event loop of its own."""
+        await self._ready()
         call, spawned = self._start_of(agent, input, key, after_rollback)
-        self._deliver_owed()
         child = spawned(await self._drive(self._core.children.start(call, self.id, key), to_the_end=True))
         self._begin_child(child, self._child_ended)
         return AsyncChild(self, child)
 
     async def result_of(self, child: Spawned) -> Any:
         """What a child comes to: recorded once, answered from the log on a replay."""
-        self._check_stop()
-        self._deliver_owed()
+        await self._ready()
         return await self._drive(self._core.children.wait(wait_of(self._child_ended, child)), to_the_end=True)
 
     async def _child_ended(self, child: Spawned) -> Any:
@@ -232,14 +253,12 @@ class AsyncSession(Face):
 
     async def ask_all(self, asks: Sequence[Ask], *, wait_s: float = 0.0) -> list[Any]:
         """What people answer to several questions, asked at once and answered in any order; as for `ask`."""
-        self._check_stop()
-        self._deliver_owed()
+        await self._ready()
         return await self._drive(self._core.people.ask(asks, wait_s=wait_s))  # type: ignore[no-any-return]
 
     async def receive(self, *, wait_s: float = 0.0) -> Any:
         """The next message that was sent to this session, exactly once, as `Session.receive` has it."""
-        self._check_stop()
-        self._deliver_owed()
+        await self._ready()
         return await self._drive(self._core.inbox.receive(wait_s=wait_s))
 
     # --- restore points -----------------------------------------------------------------------------------------------
@@ -249,12 +268,12 @@ class AsyncSession(Face):
 
         Cancelled, it may have been made or not; whichever it is, the session goes on from that.
         """
-        self._check_stop()
+        await self._ready()
         return await self._save(None, reason)
 
     async def checkpoint(self, name: str, *, reason: str | None = None) -> int | None:
         """A restore point with a name, an anchor to roll back to. Its number."""
-        self._check_stop()
+        await self._ready()
         return await self._save(name, reason)
 
     async def _save(self, name: str | None, reason: str | None) -> int | None:
@@ -266,7 +285,7 @@ class AsyncSession(Face):
         self, to: str | int, *, reason: str = "", strategy: Any = None, by: str = "agent", branch: str | None = None
     ) -> Any:
         """Goes back to an earlier point and goes on from there on a new branch, as `Session.rollback` does."""
-        self._check_stop()
+        await self._ready()
         await self._drive(self._core.rollback(to, reason=reason, by=by, strategy=strategy, branch_name=branch))
         await self.enter()
         return self.state
@@ -276,6 +295,7 @@ class AsyncSession(Face):
     async def enter(self) -> None:
         """The state at the re-entry point, nothing claimed; undos that a rollback owes are done first."""
         self._check_open()
+        await self.streams.give_up()
         async with self._turn:
             await self._resolve()
             begin = await in_thread(start, self._opened, code=self._code, accept_change=self._accept_change)
@@ -297,6 +317,7 @@ class AsyncSession(Face):
 
     async def end(self, *, result: Any = None, completed: bool = False, progress: bool = False) -> bool:
         """The end of a script (`completed`), of a step or of a clean close. Whether the session is completed now."""
+        await self.streams.leave()
         completed, drafts = self._ending(result, completed=completed)
         if completed:
             await self._settle_children()
@@ -327,12 +348,14 @@ class AsyncSession(Face):
         """Waits until every call in flight has ended and is recorded; tasks that go on cannot call any more."""
         if self._core.leaving is None:
             self._core.leave(ClosedError(f"the run of {self.id} is over; a task of it was still calling"))
+        await self.streams.give_up()
         while self._core.flights.around(()):
             self._owe((await to_its_end(self.something_new))[1])
 
     async def close(self) -> None:
         """Gives the session back. What was not saved is not saved by this; `async with` does that."""
         if not self._closed:
+            await self.streams.give_up()
             self._owe((await to_its_end(self._close_in_thread))[1])
 
     async def _close_in_thread(self) -> None:
@@ -367,6 +390,13 @@ class AsyncSession(Face):
             await self.close()
 
     # --- driving the core ---------------------------------------------------------------------------------------------
+
+    async def _ready(self) -> None:
+        """The code is about to do something: it may, and no stream that it has read from is left without a record."""
+        self._check_open()
+        await self.streams.settle()  # also before a stop: what was read is known, and need not be asked about
+        self._check_stop()
+        self._deliver_owed()
 
     async def _drive(self, steps: Steps, *, to_the_end: bool = False) -> Any:
         """Runs a piece of the core's logic: performs what it asks for, sends the answers.
@@ -526,8 +556,12 @@ class AsyncSession(Face):
             self._owe((await to_its_end(lambda: asyncio.wait([work])))[1])
         return not work.done() or work.cancelled()
 
+    async def _called(self, trying: Trying) -> Any:
+        async with self.streams.within():
+            return await self._function(trying)
+
     @staticmethod
-    async def _called(trying: Trying) -> Any:
+    async def _function(trying: Trying) -> Any:
         if not is_coroutine(trying.fn):
             return await in_thread(trying.fn, *trying.args, **trying.kwargs)
         return await trying.fn(*trying.args, **trying.kwargs)

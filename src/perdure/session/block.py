@@ -77,7 +77,7 @@ class Block:
         self, fn: Callable[..., Any], options: Options, given: tuple[tuple[Any, ...], dict[str, Any]], *, awaited: bool
     ) -> Made[Any]:
         """One more call; what is recorded of it is claimed now."""
-        self._face._ready()  # noqa: SLF001
+        self._face._check_stop()  # noqa: SLF001
         check_callable(fn, awaited=awaited)
         call = self._face._call_of(fn, options, *given)  # noqa: SLF001
         with self._face._lock:  # noqa: SLF001

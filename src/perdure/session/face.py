@@ -186,10 +186,6 @@ class Face:
         if self.stop_reason and not self._core.stack:
             raise self._core.leave(self._core.leaving or Stopped(self.stop_reason))
 
-    def _ready(self) -> None:
-        """The code is about to do something: raises what keeps it from that."""
-        self._check_stop()
-
     def _sync_typed(self) -> None:
         self._check_open()
         if self._typed is not None:

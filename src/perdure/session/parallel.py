@@ -109,6 +109,7 @@ class Parallel(Block):
 
     def _begin(self, *, everything: bool) -> None:
         """Begins what need not wait for calls that come later in the block; at a join everything."""
+        self._session.streams.settle()
         for made in list(self._not_begun):
             if everything or not self._must_wait(made):
                 self._not_begun.remove(made)

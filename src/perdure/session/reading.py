@@ -66,15 +66,15 @@ class Reading:
         self.handed += 1
         return values.decode(self._chunks[self.handed - 1])
 
-    def read(self) -> list[Any]:
-        """All chunks that were read."""
-        return [values.decode(chunk) for chunk in self._chunks]
+    def read(self, *, handed: bool = False) -> list[Any]:
+        """All chunks that were read, or only those that the code has."""
+        return [values.decode(chunk) for chunk in (self._chunks[: self.handed] if handed else self._chunks)]
 
     def whole(self) -> Any:
         """What the function returned, if the code came to its end and it did; else what is made of the chunks."""
         if self.over and (found := returned(self.outcome)) is not None:
             return found
-        chunks = [values.decode(chunk) for chunk in self._chunks[: self.handed]]
+        chunks = self.read(handed=True)
         return chunks if self._combine is None else self._combine(chunks)
 
 

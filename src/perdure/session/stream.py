@@ -73,13 +73,13 @@ class Begun:
         """It came to its end, with what the generator returned; or (`cut`) the code left it."""
         if self._trying is None:  # left before its function was called
             return streamed(self.call, [], None, cut_us=0), 0
-        return self._trying.streamed(self.reading.read(), end, cut=cut)
+        return self._trying.streamed(self.reading.read(handed=cut), end, cut=cut)
 
     def _broke(self, error: Exception, *, cut: bool = False) -> tuple[Ended, int]:
         """It raised, or its time is over, or a chunk cannot be stored."""
         if self._trying is None:
             raise AssertionError(f"{self._name} raised before it was called") from error
-        return self._trying.broke(error, self.reading.read(), cut=cut)
+        return self._trying.broke(error, self.reading.read(handed=cut), cut=cut)
 
     def _check_reads(self) -> None:
         if self.reading.left and not self.reading.over:

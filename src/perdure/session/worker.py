@@ -41,6 +41,8 @@ class Worker:
     def _run(self) -> None:
         while (given := self._work.get()) is not None:
             future, work = given
+            if not future.set_running_or_notify_cancel():
+                continue
             try:
                 future.set_result(work())
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import contextlib
 import functools
+import inspect
 import itertools
 import json
 import os
@@ -102,8 +103,18 @@ class Book:
                         return end.value
                     yield returned[0][-1]
 
+        @functools.wraps(fn)
+        async def noted_async_stream(*args: Any, **kwargs: Any) -> Any:
+            with self._around(about) as returned:
+                returned.append([])
+                found = fn(*args, **kwargs)
+                async for chunk in await found if is_coroutine(fn) else found:
+                    returned[0].append(chunk)
+                    yield chunk
+
         if stream:
-            return noted_stream
+            is_async = is_coroutine(fn) or inspect.isasyncgenfunction(fn)
+            return noted_async_stream if is_async else noted_stream
 
         return noted_async if is_coroutine(fn) else noted
 
