@@ -200,3 +200,14 @@ def test_without_a_key_it_is_refused() -> None:
         perdure.action(scope="store")
     with pytest.raises(RefusedError, match="scope='world'"):
         perdure.action(scope="world", key=1)
+
+
+def test_a_stream_is_refused(store) -> None:
+    def agent(s: perdure.Session) -> list[str]:
+        return [*s.stream(words)]
+
+    @perdure.action(key=1, scope="store")
+    def words():
+        yield "a"
+
+    assert isinstance(store.run(agent, "a").error, RefusedError)

@@ -48,24 +48,47 @@ def ls(
     *,
     status: Annotated[str | None, typer.Option("--status", metavar="STATUS", help="Only those of this status.")] = None,
     prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only those whose id begins so.")] = "",
+    parent: Annotated[
+        str | None, typer.Option("--parent", metavar="SESSION", help="Only those that this session started.")
+    ] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Each under the session that started it.")] = False,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
     """List the sessions, the one written to last first."""
     with place(store).open() as opened:
-        found = opened.sessions(status=status, prefix=prefix)
+        found = opened.sessions(status=status, prefix=prefix, parent=parent)
+        depths = dict.fromkeys(found, 0)
+        if tree:
+            depths = _in_a_tree(found)
+            found = list(depths)
         if as_json:
             output.document({"store": opened.url, "sessions": [shape.info(info) for info in found]})
         elif found:
             columns = ("session", "status", "reason", "inbox", "saves", "actions", "age", "owner")
-            output.table(columns, [_row(info) for info in found])
+            output.table(columns, [_row(info, depths[info]) for info in found])
         else:
-            output.say("no sessions" + (" like that" if status or prefix else ""))
+            output.say("no sessions" + (" like that" if status or prefix or parent else ""))
 
 
-def _row(info: SessionInfo) -> tuple[object, ...]:
+def _in_a_tree(found: list[SessionInfo]) -> dict[SessionInfo, int]:
+    """Each followed by those that it started, which come in order of their ids; and how deep it is."""
+    there = {info.id for info in found}
+    under: dict[str, list[SessionInfo]] = {}
+    for info in sorted(found, key=lambda info: info.id):
+        under.setdefault(info.parent, []).append(info)
+
+    def of(info: SessionInfo, depth: int) -> dict[SessionInfo, int]:
+        deeper = (of(child, depth + 1) for child in under.get(info.id, ()))
+        return {info: depth} | {one: its for tree in deeper for one, its in tree.items()}
+
+    return {one: its for info in found if info.parent not in there for one, its in of(info, 0).items()}
+
+
+def _row(info: SessionInfo, depth: int) -> tuple[object, ...]:
     reason, waiting = one_line(info.reason, chars_max=60), info.messages or ""
-    return info.id, info.status, reason, waiting, info.saves, info.actions, age(info.updated_us), info.owner
+    name = f"{'  ' * depth}{info.id.rpartition('/')[2]}" if depth else info.id
+    return name, info.status, reason, waiting, info.saves, info.actions, age(info.updated_us), info.owner
 
 
 def show(
@@ -97,6 +120,7 @@ def show(
     actions = ("seq", "call", "effect", "outcome", "attempts")
     _section("actions", [_action(a) for a in found.actions], actions, number)
     _section("left standing by a rollback", [_action(a) for a in found.standing], actions, number)
+    _section("children", [_child(c) for c in found.children], ("session", "status", "reason"), len(found.children))
     if len(found.branches) > 1:
         columns = ("branch", "name", "from", "to", "", "began with", "by", "age")
         _section("branches", [_branch(b) for b in found.branches], columns, number)
@@ -130,6 +154,7 @@ def _header(found: Detail) -> None:
         "status": f"{info.status} {info.reason}".strip(),
         "form": f"{info.form} {info.entry}".strip(),
         "fork of": found.origin and f"{found.origin.session} at #{found.origin.seq} {found.origin.reason}".strip(),
+        "child of": info.parent,
         "version": found.version,
         "labels": ", ".join(f"{name}={value}" for name, value in found.labels.items()),
         "opened": f"{moment(info.created_us)[:19]}Z, {age(info.created_us)} ago",
@@ -151,6 +176,10 @@ def _section(title: str, rows: list[tuple[object, ...]], columns: tuple[str, ...
     output.say(f"\n{title}{left_out}")
     if shown:
         output.table(columns, shown)
+
+
+def _child(found: SessionInfo) -> tuple[object, ...]:
+    return found.id, found.status, one_line(found.reason, chars_max=60)
 
 
 def _point(found: PointDetail) -> tuple[object, ...]:

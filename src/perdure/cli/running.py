@@ -206,9 +206,13 @@ def _waiting(outcome: Outcome, session: str, where: Place) -> None:
 def tell_question(question: Question, session: str, where: Place) -> None:
     """What must be decided, and the commands that decide it."""
     verb = "settle" if question.kind == "doubt" else "answer"
-    output.say(f"\n#{question.seq} {one_line(question.prompt, chars_max=1000)}")
+    elsewhere = f" of {question.session}" if question.session not in ("", session) else ""
+    output.say(f"\n#{question.seq}{elsewhere} {one_line(question.prompt, chars_max=1000)}")
     for words, meaning in decisions(question):
-        output.say(f"  {visible(where.command(verb, session, *words))}" + (f"   # {meaning}" if meaning else ""))
+        output.say(
+            f"  {visible(where.command(verb, question.session or session, *words))}"
+            + (f"   # {meaning}" if meaning else "")
+        )
 
 
 def _idle(_outcome: Outcome, session: str, where: Place) -> None:

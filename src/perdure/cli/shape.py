@@ -43,6 +43,7 @@ def detail(found: Detail, place: Place) -> dict[str, Any]:
         "journal": [action(a) for a in found.actions],
         "standing": [action(a) for a in found.standing],
         "questions": [question(q, found.info.id, place) for q in found.questions],
+        "children": [{"session": c.id, "status": c.status, "reason": c.reason} for c in found.children],
         "branches": [branch(b) for b in found.branches],
         "origin": None if found.origin is None else asdict(found.origin),
     }
@@ -90,10 +91,11 @@ def question(found: Question, session: str, place: Place) -> dict[str, Any]:
     return {
         "seq": found.seq,
         "kind": found.kind,
+        "session": found.session or session,
         "prompt": found.prompt,
         "choices": None if found.choices is None else json_of(list(found.choices)),
         "schema": found.schema,
-        "commands": [place.command(verb, session, *words) for words, _ in decisions(found)],
+        "commands": [place.command(verb, found.session or session, *words) for words, _ in decisions(found)],
     }
 
 

@@ -61,7 +61,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """Points and actions are those of one branch, oldest first; `standing` are effects on branches left."""
+    """Points and actions are those of one branch, oldest first; `standing` are effects on branches left.
+
+    `children` are the sessions that it started, in order of their ids.
+    """
 
     info: SessionInfo
     version: str
@@ -72,6 +75,7 @@ class Detail:
     questions: tuple[Question, ...]
     branches: tuple[Branch, ...]
     origin: Origin | None
+    children: tuple[SessionInfo, ...] = ()
 
 
 def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> Detail:
@@ -99,6 +103,7 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
         questions=store.questions(session),
         branches=tuple(log_branches.branches(entries)),
         origin=None if "origin" not in opening.body else Origin(**opening["origin"]),
+        children=tuple(sorted(store.sessions(parent=session), key=lambda child: child.id)),
     )
 
 

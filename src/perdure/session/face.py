@@ -5,6 +5,7 @@ How the core's requests are answered, in a thread or in an event loop, is for th
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import threading
@@ -286,6 +287,11 @@ class Trying:
     def begins(self) -> None:
         """Its function is called next."""
         faults.reach("effect.before")
+
+    def called(self) -> Any:
+        """What its function returns, in this thread; an undo may be a coroutine function, all else was refused."""
+        result = self.fn(*self.args, **self.kwargs)
+        return asyncio.run(result) if is_coroutine(self.fn) else result
 
     def returned(self, result: Any) -> tuple[Ended, int]:
         """It returned this."""

@@ -442,6 +442,6 @@ class Session(Face):
 
     def _called(self, trying: Trying) -> Any:
         if trying.timeout_s is None:
-            return trying.fn(*trying.args, **trying.kwargs)
+            return trying.called()
         with parallel.helping(self):
-            return timed.within(lambda: trying.fn(*trying.args, **trying.kwargs), timeout_s=trying.timeout_s)
+            return timed.within(trying.called, timeout_s=trying.timeout_s)

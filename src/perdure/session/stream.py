@@ -16,6 +16,7 @@ from perdure.session import call as calls
 from perdure.session.attempt import streamed
 from perdure.session.reading import Reading, returned
 from perdure.session.request import Attempt
+from perdure.session.shared import STORE
 from perdure.session.source import Source
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Begun:
         self.reading.left = True
 
     def _make(self) -> Call:
+        if self._options.scope == STORE:
+            raise RefusedError(f"{self._name}: a stream has no effect of the whole store: key it for its session")
         self.call = self._face._call_of(self._fn, self._options, *self._given)  # noqa: SLF001
         return self.call
 

@@ -1,0 +1,75 @@
+"""Case 19: a child that is requeued by hand keeps its parent, and the parent its children, inputs and labels."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import perdure
+from perdure import faults
+from perdure.testing.lives import forked
+
+
+def child(s: perdure.Session) -> Any:
+    s.checkpoint("begun")
+    return s.ask("Go on?", key="q")
+
+
+def parent(s: perdure.Session) -> Any:
+    return [s.spawn(child, input={"n": n}, key=f"run-{n}").result() for n in range(2)]
+
+
+def tree(store: perdure.AgentStore) -> dict[str, Any]:
+    """What must not change: who started whom, with which input and labels."""
+    found = {}
+    for info in store.sessions():
+        opened = next(iter(store.log(info.id)))
+        found[info.id] = (info.parent, opened.body.get("parent"), opened["input"], opened["labels"], opened["nonce"])
+    return found
+
+
+def requeued(store: perdure.AgentStore, session: str) -> None:
+    """By hand, from another process that dies at once, then back to its beginning, then on."""
+
+    def life() -> bytes:
+        faults.hook = lambda point: os.kill(os.getpid(), signal.SIGKILL) if point == "append.after" else None
+        with perdure.open(store.url) as other:
+            other.run(child, session)
+        return b""
+
+    assert forked(life)[1] == signal.SIGKILL
+    assert store.run(child, session).status == "waiting"
+    store.rollback(session, "begun", reason="requeued", by="admin")
+    assert store.resume(session, accept_change=True).status == "waiting"
+    store.answer(session, "q", "yes", by="admin")
+    assert store.run(child, session).result == "yes"
+
+
+def test_the_hierarchy_outlives_a_requeue_by_hand(tmp_path: Path) -> None:
+    with perdure.open(str(tmp_path / "agents.db")) as store:
+        assert store.run(parent, "q", labels={"tenant": "a"}).status == "waiting"
+        before = tree(store)
+        assert before["q/run-0"][:2] == ("q", {"session": "q", "seq": 3, "key": "run-0"})
+        requeued(store, "q/run-0")
+        assert tree(store) == before
+        assert store.run(parent, "q").status == "waiting"
+        store.answer("q/run-1", "q", "no")
+        assert store.run(parent, "q").result == ["yes", "no"]
+        after = tree(store)
+        assert {session: after[session] for session in before} == before
+        assert [info.id for info in store.sessions(parent="q")] == ["q/run-1", "q/run-0"]
+        assert all(store.verify(session).ok for session in after)
+
+
+def test_it_outlives_a_copy_and_a_file(tmp_path: Path) -> None:
+    with perdure.open(str(tmp_path / "agents.db")) as store, perdure.open("memory:") as other:
+        store.run(parent, "q")
+        before = tree(store)
+        store.copy("q", other)
+        store.export_file("q/run-0", tmp_path / "child.perdure")
+        other.import_file(tmp_path / "child.perdure")
+        assert tree(other) == before
+        other.answer("q/run-0", "q", "yes")
+        assert other.run(parent, "q").status == "waiting"
