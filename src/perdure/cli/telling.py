@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure.cli import options, output
 from perdure.cli.deciding import Reason, chosen_by
-from perdure.cli.place import Place, place
+from perdure.cli.place import place
 from perdure.cli.running import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perdure.runtime.store import AgentStore
 
 
 def send(
@@ -83,11 +89,8 @@ def pause(
 
     One that runs is paused at its next action, save or wait.
     """
-    where = place(store)
-    with where.open() as opened:
+    with _told(session, store, as_json=as_json) as opened:
         opened.pause(session, reason=reason, by=chosen_by(by))
-        found = opened.info(session)
-    _told(session, found.status, found.owner, where, as_json=as_json)
 
 
 def cancel(
@@ -102,18 +105,21 @@ def cancel(
 
     One that runs ends at its next action, save or wait.
     """
+    with _told(session, store, as_json=as_json) as opened:
+        opened.cancel(session, reason=reason, by=chosen_by(by))
+
+
+@contextmanager
+def _told(session: str, store: str | None, *, as_json: bool) -> Iterator[AgentStore]:
+    """The store in which the session is told to stop, and then how it stands."""
     where = place(store)
     with where.open() as opened:
-        opened.cancel(session, reason=reason, by=chosen_by(by))
+        yield opened
         found = opened.info(session)
-    _told(session, found.status, found.owner, where, as_json=as_json)
-
-
-def _told(session: str, status: str, owner: str, where: Place, *, as_json: bool) -> None:
     if as_json:
-        output.document({"session": session, "status": status, "owner": owner})
-    elif owner:
-        output.say(f"{owner} runs it and is told; it stops at its next action, save or wait")
+        output.document({"session": session, "status": found.status, "owner": found.owner})
+    elif found.owner:
+        output.say(f"{found.owner} runs it and is told; it stops at its next action, save or wait")
     else:
-        more = f". To go on: {where.command('resume', session)}" if status == "paused" else ""
-        output.say(f"{session} is {status}{more}")
+        more = f". To go on: {where.command('resume', session)}" if found.status == "paused" else ""
+        output.say(f"{session} is {found.status}{more}")

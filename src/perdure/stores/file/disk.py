@@ -140,9 +140,3 @@ def bytes_under(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 total += (Path(path) / name).lstat().st_size
     return total
-
-
-def free_bytes(folder: Path) -> int:
-    """What the disk of this folder has left."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize

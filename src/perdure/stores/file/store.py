@@ -27,6 +27,7 @@ from perdure.stores.file.open_folders import OpenFolders
 from perdure.stores.file.root import Root
 from perdure.stores.file.sessions import Sessions, head_of
 from perdure.stores.ids import check_session_id
+from perdure.stores.space import free_bytes
 
 SEGMENT_BYTES: Final = 4 << 20
 """A segment that is as long as this is written no more: the next batch begins another."""
@@ -309,7 +310,7 @@ class FileStore(Store):
         """See `Store.health`. Nothing is unused, as files that are not needed are removed at once."""
         del deep  # what is in the files is checked session by session
         with self._using():
-            return Health(used=disk.bytes_under(self._root.path), unused=0, free=disk.free_bytes(self._root.path))
+            return Health(used=disk.bytes_under(self._root.path), unused=0, free=free_bytes(self._root.path))
 
     # ---------------------------------------------------------------------------------------------- the rest
 

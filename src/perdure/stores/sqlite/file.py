@@ -128,12 +128,6 @@ def log_bytes(path: Path) -> int:
     return log.stat().st_size if log.exists() else 0
 
 
-def free_bytes(path: Path) -> int:
-    """What the disk has left for the file."""
-    found = os.statvfs(path.parent)
-    return found.f_bavail * found.f_frsize
-
-
 def _is_frozen(path: Path) -> bool:
     """Whether nobody can change the file and all of it is in this one file."""
     log = path.with_name(path.name + "-wal")

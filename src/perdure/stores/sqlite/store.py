@@ -34,6 +34,7 @@ from perdure.stores.contract import (
     check_fork,
 )
 from perdure.stores.ids import check_session_id
+from perdure.stores.space import free_bytes
 from perdure.stores.sqlite import file, fork, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
 from perdure.stores.sqlite.descriptor import Descriptor
@@ -339,7 +340,7 @@ class SqliteStore(Store):
             used=pages * page,
             unused=unused * page,
             log=file.log_bytes(self._path),
-            free=file.free_bytes(self._path),
+            free=free_bytes(self._path.parent),
         )
 
     def delete(self, session: str) -> None:

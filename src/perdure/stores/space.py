@@ -1,0 +1,12 @@
+"""The space on a disk, for the stores that are on one. It knows no store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def free_bytes(folder: Path) -> int:
+    """What the disk of this folder has left for us."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
