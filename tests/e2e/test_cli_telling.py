@@ -41,12 +41,19 @@ def test_what_waits_in_an_inbox_is_shown_if_there_is_any(store, capsys: pytest.C
         ["session", "status", "inbox", "saves"],
         ["2"],
     )
-    assert "inbox     2 messages not received yet\n" in run(capsys, "show", "desk")[1]
+    assert "inbox     2 not received yet\n" in run(capsys, "show", "desk")[1]
     by_id = {one["session"]: one["messages"] for one in json.loads(run(capsys, "ls", "--json")[1])["sessions"]}
     assert by_id == {"desk": 2, "other": 0}
     assert json.loads(run(capsys, "show", "desk", "--json")[1])["messages"] == 2
     assert store.run(desk, "desk").result == ["tea", "milk"]
     assert store.info("desk").messages == 0
+
+
+def test_a_session_that_nobody_runs_is_paused_and_cancelled_at_once(store, capsys: pytest.CaptureFixture[str]) -> None:
+    store.run(lambda s: s.receive(), "s")
+    assert run(capsys, "pause", "s") == (0, "s is paused. To go on: perdure resume s\n")
+    assert run(capsys, "cancel", "s") == (0, "s is cancelled\n")
+    assert run(capsys, "cancel", "s", "--json")[0] == 63
 
 
 def test_a_snapshot_is_asked_of_whoever_runs_the_session(store, capsys: pytest.CaptureFixture[str]) -> None:

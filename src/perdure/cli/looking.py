@@ -160,7 +160,7 @@ def _header(found: Detail) -> None:
         "opened": f"{moment(info.created_us)[:19]}Z, {age(info.created_us)} ago",
         "written": f"{moment(info.updated_us)[:19]}Z, {age(info.updated_us)} ago",
         "owner": info.owner,
-        "inbox": f"{info.messages} messages not received yet" if info.messages else "",
+        "inbox": f"{info.messages} not received yet" if info.messages else "",
         "log": f"{info.records} records, {info.saves} saves, {info.actions} actions",
     }
     for name, value in facts.items():
