@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -22,14 +23,15 @@ POINTS = ("amend.inside", "sweep.inside")
 KEPT = 2
 
 
-@pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(params=["agents.db", "agents"], ids=["sqlite", "file"])
+def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store with one session, whose collection takes several transactions of both kinds."""
     monkeypatch.setitem(Keyframer.__init__.__kwdefaults__, "every", 8)
     monkeypatch.setattr(limits, "SLICE_RECORDS", 7)
     monkeypatch.setattr(limits, "SLICE_BYTES", 2000)
-    found = tmp_path / "agents.db"
-    with perdure.open(str(found)) as store, store.session("s") as s:
+    found = Path(tmp_path, "here", request.param)
+    found.parent.mkdir()
+    with perdure.open(url_of(found)) as store, store.session("s") as s:
         s.state["log"] = []
         for _ in range(40):
             s.state["log"].append(os.urandom(100).hex())
@@ -39,9 +41,13 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return found
 
 
+def url_of(path: Path) -> str:
+    return str(path) if path.suffix else f"file:{path}"
+
+
 def states(path: Path) -> dict[int, bytes]:
     """What is there, each state as it is encoded; and all of it is whole."""
-    with perdure.open(str(path)) as store:
+    with perdure.open(url_of(path)) as store:
         assert [str(problem) for problem in store.verify("s").problems] == []
         return {point.seq: values.encode(store.state_at("s", point.seq)) for point in store.snapshots("s")}
 
@@ -57,7 +63,7 @@ def collect(path: Path, *, kill: tuple[str, int] | None = None) -> Counter[str]:
 
     def work() -> bytes:
         faults.hook = hook
-        with perdure.open(str(path)) as store:
+        with perdure.open(url_of(path)) as store:
             store.gc(keep_last=KEPT, dry_run=False)
         return values.encode(dict(reached))
 
@@ -67,9 +73,7 @@ def collect(path: Path, *, kill: tuple[str, int] | None = None) -> Counter[str]:
 
 
 def copy_of(path: Path, folder: Path) -> Path:
-    folder.mkdir()
-    for one in path.parent.glob("agents.db*"):
-        (folder / one.name).write_bytes(one.read_bytes())
+    shutil.copytree(path.parent, folder)
     return folder / path.name
 
 
@@ -89,7 +93,7 @@ def test_killed_anywhere_it_is_done_again(path: Path, tmp_path: Path) -> None:
         assert {seq: before[seq] for seq in between} == between
         collect(killed)
         assert states(killed) == after
-        with perdure.open(str(killed)) as store:
+        with perdure.open(url_of(killed)) as store:
             assert store.gc(keep_last=KEPT).bytes == 0
 
 
@@ -120,7 +124,7 @@ def test_a_store_that_does_it_in_two_is_caught(wrong: type[Passing], path: Path)
 
         reached: list[str] = []
         faults.hook = hook
-        with perdure.AgentStore(wrong(open_store(path))) as store:
+        with perdure.AgentStore(wrong(open_store(url_of(path)))) as store:
             store.gc(keep_last=KEPT, dry_run=False)
         return b""
 

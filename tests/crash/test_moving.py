@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,8 @@ from tests.crash.damage import KEYFRAME_EVERY, OTHER, RESULT, SUBJECT, TRUTH, ag
 from tests.crash.process import Child, Talk
 from tests.unit.test_dropped import drop
 
-URLS = ["memory:", "{}/other.db", "file:///{}/files"]
+DURABLE = ["{}/other.db", "file:///{}/files"]
+URLS = ["memory:", *DURABLE]
 POINTS = [point for point in faults.POINTS if point.startswith(("export.", "import."))]
 FULL = os.environ.get("PERDURE_STORM") == "full"
 
@@ -264,15 +267,19 @@ def exports(place: Path) -> None:
         store.export_file(SUBJECT, place / "out")
 
 
-def imports(place: Path) -> None:
-    with open_agent_store(str(place / "target.db")) as store:
+def imports(place: Path, url: str = DURABLE[0]) -> None:
+    with open_agent_store(url.format(place / "target")) as store:
         store.import_file(place / "subject.perdure")
 
 
+KILLED = [(point, url) for point in POINTS for url in DURABLE if not point.startswith("export.") or url == DURABLE[0]]
+
+
 @pytest.mark.usefixtures("small_batches", "file")
-@pytest.mark.parametrize("point", POINTS)
-def test_killed_anywhere_it_is_whole_or_not_there(point: str, source: AgentStore, tmp_path: Path) -> None:
-    work = exports if point.startswith("export.") else imports
+@pytest.mark.parametrize(("point", "url"), KILLED)
+def test_killed_anywhere_it_is_whole_or_not_there(point: str, url: str, source: AgentStore, tmp_path: Path) -> None:
+    work = exports if point.startswith("export.") else partial(imports, url=url)
+    (tmp_path / "target").mkdir()
     hit = 0
     while dying_at(point, hit + 1, lambda: work(tmp_path)):
         hit += 1
@@ -282,7 +289,7 @@ def test_killed_anywhere_it_is_whole_or_not_there(point: str, source: AgentStore
             assert (tmp_path / "out").read_bytes() == (tmp_path / "subject.perdure").read_bytes()
             (tmp_path / "out").unlink()
             continue
-        with open_agent_store(str(tmp_path / "target.db")) as target:
+        with open_agent_store(url.format(tmp_path / "target")) as target:
             if point == "import.whole":
                 assert target.verify(SUBJECT).ok
                 with pytest.raises(SessionExistsError):
@@ -291,8 +298,8 @@ def test_killed_anywhere_it_is_whole_or_not_there(point: str, source: AgentStore
                 assert_is_no_session(target)
                 target.import_file(tmp_path / "subject.perdure")
                 assert_same(source, target)
-        for left in tmp_path.glob("target.db*"):
-            left.unlink()
+        shutil.rmtree(tmp_path / "target")
+        (tmp_path / "target").mkdir()
     assert hit >= (5 if point in ("import.part", "import.chunks") else 1)
 
 
@@ -506,15 +513,16 @@ def test_a_fork_of_another_session_of_that_id_is_refused(forked: AgentStore, tar
 @pytest.mark.parametrize("point", ["import.part", "import.whole"])
 def test_a_fork_that_is_cut_off_goes_on(point: str, source: AgentStore, tmp_path: Path) -> None:
     source.export_file("fork of it", tmp_path / "subject.perdure")
+    (tmp_path / "target").mkdir()
     hit = 0
     while dying_at(point, hit + 1, lambda: imports(tmp_path)):
         hit += 1
-        with open_agent_store(str(tmp_path / "target.db")) as target:
+        with open_agent_store(DURABLE[0].format(tmp_path / "target")) as target:
             if hit < 3 or point == "import.part":
                 target.import_file(tmp_path / "subject.perdure")
             assert_same_fork(source, target, "fork of it")
-        for left in tmp_path.glob("target.db*"):
-            left.unlink()
+        shutil.rmtree(tmp_path / "target")
+        (tmp_path / "target").mkdir()
     assert hit >= 3
 
 
