@@ -41,7 +41,7 @@ _MAKE = (
 
 def what_is_missing() -> str:
     """Why no power can be cut here, "" if it can. A program that is missing in CI is a failure there, not a reason."""
-    if not _may_mount():
+    if not may_mount():
         return "mounting takes root's rights"
     for file in ("/dev/fuse", "/dev/loop-control"):
         if not _opens(file):
@@ -50,7 +50,8 @@ def what_is_missing() -> str:
     return f"there is no {', '.join(missing)}; `make system` says which packages to install" if missing else ""
 
 
-def _may_mount() -> bool:
+def may_mount() -> bool:
+    """Whether this process has the right to mount a file system."""
     status = Path("/proc/self/status")
     rights = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE) if status.exists() else None
     return rights is not None and bool(int(rights[1], 16) >> _MAY_MOUNT & 1)
