@@ -11,6 +11,7 @@ from typing import Final
 POINTS: Final = {
     "append.before": "a batch of records is about to be handed to the store",
     "append.inside": "the batch is written, its transaction is not yet committed",
+    "append.chunks": "the chunks of a batch are in their files, its records are not written",
     "append.cut": "a torn tail is cut off a file, nothing is written in its place",
     "rotate.inside": "a new segment of a log is written, it has no name yet",
     "rotate.after": "the new segment has its name, which is not yet synced",

@@ -25,6 +25,12 @@ COMPRESS_BYTES_MIN: Final = 96
 LARGE_BYTES: Final = 32 * 1024
 """Longer bodies are compressed less hard, so that saving them takes less time."""
 
+BLOB_BYTES_MIN: Final = 64 * 1024
+"""A leaf of a body that takes this much encoded is stored apart, once in its family."""
+
+BLOB_BYTES_KEPT: Final = 8 << 20
+"""A writer keeps so much of what it stored apart last, so as not to compress it again."""
+
 ID_CHARS_MAX: Final = 200
 """A session's id."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,28 @@ def agent(s: perdure.Session) -> int:
     return len(fetch(s.input))
 
 
+@pytest.mark.parametrize("url", ["sqlite:///{}/agents.db", "file://{}/agents"])
 @pytest.mark.parametrize("size", [1, (2 << 20) + 1, 64 << 20])
-def test_a_result_of_any_size_comes_back(size: int, tmp_path: Path) -> None:
+def test_a_result_of_any_size_comes_back(size: int, url: str, tmp_path: Path) -> None:
     calls.clear()
-    with perdure.open(tmp_path / "agents.db") as store:
+    with perdure.open(url.format(tmp_path)) as store:
         assert store.run(agent, "a", input=size).result == size
         assert store.run(agent, "a").result == size
     assert calls == [size]
+
+
+@pytest.mark.parametrize("size", [64 << 10, 3 << 20])
+def test_a_large_result_that_becomes_part_of_the_state_is_stored_once(size: int, tmp_path: Path) -> None:
+    @perdure.action(effect="once")
+    def download(seed: int) -> bytes:
+        return random.Random(seed).randbytes(size)
+
+    with perdure.open(tmp_path / "agents.db") as store:
+        with store.session("a") as s:
+            s.state["file"] = s.call(download, 1)
+        assert store.state_at("a") == {"file": random.Random(1).randbytes(size)}
+    used = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
+    assert size < used < size + 200_000
 
 
 def test_a_result_over_the_bound_is_one_clear_error_and_no_second_call(

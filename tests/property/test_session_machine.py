@@ -28,13 +28,14 @@ from hypothesis.stateful import (
 )
 
 import perdure
-from perdure import values
+from perdure import limits, values
 from perdure.errors import PerdureError, UnstorableError
 from perdure.runtime.store import AgentStore
 from perdure.session import face
 from perdure.session.keyframer import Keyframer
 from perdure.session.snapshot import Snapshot
 from perdure.stores import Store, open_store
+from perdure.values import blobs
 from tests.property import strategies
 
 NAMES = st.sampled_from(["plan", "notes", "log"])
@@ -273,6 +274,14 @@ def test_on_disk(url: str, examples: int) -> None:
         _run(lambda: open_store(url.format(folder / f"{next(numbers)}")), examples=examples)
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.storm
+def test_with_leaves_that_are_stored_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all of them: of a few bytes and more, whatever a dictionary has."""
+    monkeypatch.setattr(limits, "BLOB_BYTES_MIN", 20)
+    monkeypatch.setattr(blobs, "TRIED_BYTES_MAX", 0)
+    _run(lambda: open_store("memory:"), examples=20)
 
 
 # --- controls -------------------------------------------------------------------------------------------------------

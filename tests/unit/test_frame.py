@@ -124,7 +124,7 @@ def test_every_flipped_byte_of_a_compressed_frame_is_found() -> None:
         (3, 3, "codec"),
         (4, 3, "compression"),
         (5, 1, "cipher"),
-        (6, 1, "reserved"),
+        (6, 1, "payload length"),
         (8, 255, "length"),
         (2, 0, "version"),
     ],

@@ -35,23 +35,45 @@ class Entry:
         return self.body[field]
 
 
-def sealed(body: Body, *, codec: str = "msgpack", dictionary: values.Dictionary | None = None) -> bytes:
-    """The frame that holds this body."""
+def sealed(
+    body: Body,
+    *,
+    codec: str = "msgpack",
+    dictionary: values.Dictionary | None = None,
+    blobs: values.Blobs | None = None,
+) -> bytes:
+    """The frame that holds this body; its large leaves go to `blobs`, if it is given."""
     data = values.packed(body) if codec == "msgpack" else values.encode(body, codec=codec)
-    return values.seal(data, codec=codec, dictionary=dictionary)
+    seal = values.seal if blobs is None else blobs.seal
+    return seal(data, codec=codec, dictionary=dictionary)
 
 
-def opened(record: Record, *, dictionary: Callable[[bytes], values.Dictionary] | None = None) -> Entry:
-    """The entry of a record. Raises `DamageError`, which names the record, when the body cannot be read."""
+def opened(
+    record: Record,
+    *,
+    dictionary: Callable[[bytes], values.Dictionary] | None = None,
+    chunk: Callable[[bytes], bytes] | None = None,
+) -> Entry:
+    """The entry of a record, with the chunks that its body needs found by their addresses.
+
+    Raises `DamageError`, which names the record (and the chunk), when the body cannot be read.
+    """
     try:
-        codec, data = values.unseal(record.body, dictionary=dictionary)
+        codec, data = values.unseal(record.body, dictionary=dictionary, chunk=chunk)
         body = values.decode(data, codec=codec)
     except DamageError as error:
         raise type(error)(f"{record.session}: record {record.seq} ({record.kind}): {error}") from error
     return Entry(record.seq, record.epoch, record.kind, record.time_us, body)
 
 
-def link(previous: bytes, entry: Entry, *, session: str, dictionary: values.Dictionary | None = None) -> Record:
+def link(
+    previous: bytes,
+    entry: Entry,
+    *,
+    session: str,
+    dictionary: values.Dictionary | None = None,
+    blobs: values.Blobs | None = None,
+) -> Record:
     """The record of an entry that follows the one whose chain digest is `previous`."""
     return chained(
         previous,
@@ -60,5 +82,5 @@ def link(previous: bytes, entry: Entry, *, session: str, dictionary: values.Dict
         epoch=entry.epoch,
         kind=entry.kind,
         time_us=entry.time_us,
-        body=sealed(entry.body, dictionary=dictionary),
+        body=sealed(entry.body, dictionary=dictionary, blobs=blobs),
     )

@@ -99,7 +99,7 @@ def _follow(facts: Facts, one: Slice, made: Sequence[Made], records: tuple[Recor
     for seq in went:
         facts.points.pop(seq, None)
         facts.needs.pop(seq, None)
-        facts.dictionaries.pop(seq, None)
+        facts.opening.pop(seq, None)
     facts.keyframes = {of: seq for of, seq in facts.keyframes.items() if seq not in went}
     for keyframe, record in zip(made, records, strict=False):
         facts.keyframes[keyframe.of] = record.seq

@@ -40,7 +40,7 @@ class Facts:
     """One session, as of `head`. What is by number is by the number of a record.
 
     `stubs` are those of the records with a body; `actions` the records of each action, with those of its undo, by its
-    start; `needs` the chunks that each keyframe names, `dictionaries` the one that each body was compressed with.
+    start; `needs` the chunks that each keyframe names, `opening` those that each body needs to be read.
     `open` are the records before a snapshot that the code can still claim if it is entered there, by the snapshot.
     `leaving` are records that start a branch, `referred` actions that other records speak of, `doubtful` those that are
     in doubt, `serious` those that may not run twice unasked, `standing` those whose effect stands on a branch that was
@@ -57,7 +57,7 @@ class Facts:
     stubs: dict[int, bytes] = field(default_factory=dict)
     keyframes: dict[int, int] = field(default_factory=dict)
     needs: dict[int, frozenset[bytes]] = field(default_factory=dict)
-    dictionaries: dict[int, bytes] = field(default_factory=dict)
+    opening: dict[int, list[bytes]] = field(default_factory=dict)
     actions: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     open: dict[int, frozenset[int]] = field(default_factory=dict)
     doubtful: set[int] = field(default_factory=set)
@@ -75,8 +75,8 @@ class Facts:
 
     def needed(self, *, without: frozenset[int] = frozenset()) -> set[bytes]:
         """The chunks that its records need, all but those of these numbers."""
-        used = {digest for seq, digest in self.dictionaries.items() if seq not in without}
-        return used.union(*(digests for seq, digests in self.needs.items() if seq not in without))
+        named = (*self.opening.items(), *self.needs.items())
+        return set[bytes]().union(*(digests for seq, digests in named if seq not in without))
 
 
 def facts(store: Store, session: str) -> Facts:
@@ -100,8 +100,8 @@ def _take(found: Facts, record: Record) -> Entry | None:
         found.reader.open(record)
         return None
     found.sizes[seq], found.stubs[seq] = len(record.body), stub(record.body)
-    if (digest := needs.dictionary(record)) is not None:
-        found.dictionaries[seq] = digest
+    if digests := needs.to_open(record):
+        found.opening[seq] = digests
     if record.kind not in _READ:
         return None
     entry = found.reader.open(record)

@@ -221,7 +221,7 @@ class _Receiving:
 
     def _take(self, record: Record) -> None:
         entry = self._opened(record)
-        for address in needs.contents(entry):
+        for address in (*needs.to_open(record), *needs.contents(entry)):
             self._check_there(record, address)
         marks = self.marks.of(entry)
         self.summary = self.summary.after(entry).marked(marks, seq=record.seq)
@@ -245,7 +245,7 @@ class _Receiving:
         if is_stub(record.body):
             self.stubs.append(record.seq)
             return dropped.entry_of(record)
-        entry = opened(record, dictionary=self._dictionary)
+        entry = opened(record, dictionary=self._dictionary, chunk=self._chunk)
         if entry.kind == "amended":
             self.amended.append(entry)
         return entry
@@ -259,11 +259,14 @@ class _Receiving:
     def _dictionary(self, address: bytes) -> values.Dictionary:
         """A chunk that came as the dictionary of a body: the last one is kept, as the next bodies need the same."""
         if self.dictionary is None or self.dictionary.digest != address:
-            if address not in self.known:
-                raise DamageError(f"{self.session}: chunk {address.hex()}, a dictionary, did not come")
-            frame = self.chunks.get(address) or self.store.chunks(self.session, [address])[address]
-            self.dictionary = values.Dictionary.from_chunk(frame)
+            self.dictionary = values.Dictionary.from_chunk(self._chunk(address))
         return self.dictionary
+
+    def _chunk(self, address: bytes) -> bytes:
+        """A chunk that came, and that a body needs to be read."""
+        if address not in self.known:
+            raise DamageError(f"{self.session}: chunk {address.hex()}, which a body needs, did not come")
+        return self.chunks.get(address) or self.store.chunks(self.session, [address])[address]
 
     def _write(self, summary: bytes, *, is_last: bool = False) -> None:
         if self.now is None:

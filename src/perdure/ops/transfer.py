@@ -129,8 +129,6 @@ def _check_amended(reader: Reader, head: Head, damage: DamageError | None = None
 
 
 def _needed(reader: Reader, record: Record) -> Iterator[bytes]:
-    dictionary = needs.dictionary(record)
-    if dictionary is not None:
-        yield dictionary
+    yield from needs.to_open(record)
     if record.kind in needs.NAMING or is_stub(record.body):
         yield from needs.contents(reader.open(record))

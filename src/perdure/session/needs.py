@@ -21,9 +21,12 @@ NAMING = frozenset({"keyframe"})
 """The kinds of record whose bodies name chunks."""
 
 
-def dictionary(record: Record) -> bytes | None:
-    """The address of the chunk that the body is compressed with; None if it is not or is gone. Raises `DamageError`."""
-    return None if is_stub(record.body) else values.dictionary_named(record.body)
+def to_open(record: Record) -> list[bytes]:
+    """The addresses of the chunks without which the body cannot be read; none for a body that is gone.
+
+    Those are the dictionary's and those of its large leaves. Raises `DamageError`.
+    """
+    return [] if is_stub(record.body) else values.named(record.body)
 
 
 def contents(entry: Entry) -> Iterator[bytes]:

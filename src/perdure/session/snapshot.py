@@ -90,7 +90,7 @@ class Reader:
     def open(self, record: Record) -> Entry:
         """The entry of a record; of one whose body was lawfully dropped what stands for it (`log.dropped`)."""
         if not is_stub(record.body):
-            return opened(record, dictionary=self.dictionary)
+            return opened(record, dictionary=self.dictionary, chunk=self.chunk)
         if not self.is_dropped(record.seq):
             raise DamageError(gone(self.session, record.seq))
         return dropped.entry_of(record)

@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from perdure import clock, faults
+from perdure import clock, faults, values
 from perdure.errors import ConflictError, FencedError, HeldError, StoreFailedError
 from perdure.log import readable
 from perdure.log.entry import Entry, link
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
-    from perdure import values
     from perdure.log.record import Record
     from perdure.log.summary import Summary
     from perdure.session.request import Commit, Draft
@@ -48,6 +47,7 @@ class Writer:
         """The dictionary that bodies are compressed with; made ready when the first of them is."""
         self.riders: deque[tuple[Draft, Callable[[Entry], None]]] = deque()
         """Records that ride at the end of the next commit (keyframes); other threads may add to it."""
+        self._blobs = values.Blobs()
         self._unknown: tuple[tuple[Record, ...], Callable[[], None]] | None = None
         self.submitted: Future[int] | None = None
         """A commit that was begun with `submit` and not concluded."""
@@ -169,7 +169,7 @@ class Writer:
         for seq, draft in enumerate(drafts, self.head + 1):
             entry = Entry(seq, self.epoch, draft.kind, now, draft.body)
             dictionary = None if draft.kind in UNLIKE_THE_STATE else self.dictionary()
-            record = link(chain, entry, session=self.session, dictionary=dictionary)
+            record = link(chain, entry, session=self.session, dictionary=dictionary, blobs=self._blobs)
             chain, summary = record.chain, summary.after(entry)
             if draft.marks:
                 summary = summary.marked(draft.marks, seq=seq)
@@ -184,7 +184,15 @@ class Writer:
         marks = [(mark, entry.seq) for draft, entry in zip(drafts, entries, strict=True) for mark in draft.marks]
         beside = self._beside(records[-1], summary)
         views = tuple(map(readable.view, entries)) if self.store.readable else ()
-        return Batch(tuple(records), points_of(entries), tuple(marks), keyframes_of(entries), beside, views=views)
+        return Batch(
+            tuple(records),
+            points_of(entries),
+            tuple(marks),
+            keyframes_of(entries),
+            beside,
+            chunks=self._blobs.take(),
+            views=views,
+        )
 
 
 def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:

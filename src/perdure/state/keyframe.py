@@ -34,7 +34,7 @@ from perdure.errors import DamageError, FormatNewerError
 from perdure.state import delta
 from perdure.state.chunks import Chunks, Load, opened, opened_as
 from perdure.state.pieces import SMALL_BYTES, Node, Piece, Whole, piece, run_of
-from perdure.state.weight import weight
+from perdure.state.weight import stored_weight
 
 FORMAT: Final = 1
 EMPTY: Final[dict[str, Any]] = {"format": FORMAT, "parts": []}
@@ -42,6 +42,9 @@ EMPTY: Final[dict[str, Any]] = {"format": FORMAT, "parts": []}
 
 DICTIONARY_BYTES_MIN: Final = 1024
 """A chunk with less data is no help as a dictionary."""
+
+DICTIONARY_BYTES_MAX: Final = 2 * limits.CHUNK_BYTES
+"""A chunk with more data is one large value: other bodies do not resemble it, and those that have it name it."""
 
 Manifest = dict[str, Any]
 Folding = Generator[None, None, tuple[Manifest, dict[bytes, bytes]]]
@@ -100,15 +103,12 @@ def dictionary_of(manifest: Manifest) -> bytes | None:
     best: tuple[int, bytes] | None = None
     for node in _nodes(manifest).values():
         for runs in _run_lists(node):
-            full = [run for run in runs if run[1] >= max(DICTIONARY_BYTES_MIN, max(runs, key=_second)[1] // 2)]
+            least = max(DICTIONARY_BYTES_MIN, max((length for _, length in runs), default=0) // 2)
+            full = [run for run in runs if least <= run[1] <= DICTIONARY_BYTES_MAX]
             total = sum(length for _, length in runs)
             if full and (best is None or total > best[0]):
                 best = total, full[-1][0]
     return best[1] if best else None
-
-
-def _second(pair: tuple[bytes, int]) -> int:
-    return pair[1]
 
 
 def _nodes(manifest: Manifest) -> dict[str, Node]:
@@ -169,7 +169,7 @@ def _write_small(pieces: dict[str, Piece], chunks: Chunks, size: int) -> Generat
 
 
 def _is_small(each: Whole, size: int) -> bool:
-    return each.node[0] == "s" if each.node is not None else weight(each.value, size + 1) <= size
+    return each.node[0] == "s" if each.node is not None else stored_weight(each.value, size) <= size
 
 
 def addresses(manifest: Manifest) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from perdure.errors import DamageError
 from perdure.state import delta
 from perdure.state.chunks import Chunks, opened, opened_as
-from perdure.state.weight import weight
+from perdure.state.weight import stored_weight, weight
 
 SMALL_BYTES: Final = 4 * 1024
 """A list or dict up to this size is one piece, written again as a whole; small parts share a chunk."""
@@ -48,7 +48,8 @@ class Whole:
         """The node of this piece. `size` is the aim for the bytes of a chunk."""
         if self.node is not None:
             return self.node
-        if type(self.value) in (list, dict) and weight(self.value, SMALL_BYTES + 1) > min(size, SMALL_BYTES):
+        small = min(size, SMALL_BYTES)
+        if type(self.value) in (list, dict) and stored_weight(self.value, small) > small:
             long = Long(type(self.value), [Run(None, self.value)])
             return (yield from long.write(chunks, size))
         digest, length = chunks.add(self.value)
@@ -256,7 +257,7 @@ class Long:
         weights: list[int] = []
         weighed = 0
         for entry in entries:
-            weights.append(weight(entry, size + 1))
+            weights.append(stored_weight(entry, size))
             weighed += weights[-1]
             if weighed > size:
                 yield

@@ -39,7 +39,8 @@ class Batch:
 
     `points`, `keyframes` (seq of the snapshot, seq of the keyframe's record) replace what the index has under the same
     seq; `marks` (mark, seq) are added to the look-up index. `summary` is shown in listings; an empty one leaves the
-    last. `taken` are the numbers of the items that leave the inbox with it.
+    last. `taken` are the numbers of the items that leave the inbox with it. `chunks` are kept as `put_chunks` does, and
+    are there before anybody sees the records.
     """
 
     records: tuple[Record, ...]
@@ -48,6 +49,7 @@ class Batch:
     keyframes: tuple[tuple[int, int], ...] = ()
     summary: bytes = b""
     taken: tuple[int, ...] = ()
+    chunks: Mapping[bytes, bytes] = field(default_factory=dict)
     views: tuple[str, ...] = ()
     """For a store that is `readable`: what each record says, a JSON object as ASCII text on one line. It is for people,
     and never read back."""

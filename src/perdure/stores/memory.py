@@ -107,7 +107,7 @@ class MemoryStore(Store):
             source = self._session(base.session)
             check_fork(session, batch, base=base, own_from=source.seam + 1, head=source.end)
             found = _Session(source.family, Lease(session, epoch, "", 0), next(place.changes), base=base)
-            _add(found, batch)
+            _add(place, found, batch)
             faults.reach("fork.inside")
             place.sessions[session] = found
 
@@ -152,7 +152,7 @@ class MemoryStore(Store):
                 if number not in found.inbox:
                     raise refusals.taken(session, number=number)
             faults.reach("append.inside")
-            _add(found, batch)
+            _add(place, found, batch)
             found.changed = next(place.changes)
             for number in batch.taken:
                 del found.inbox[number]
@@ -263,7 +263,7 @@ class MemoryStore(Store):
             if set(self._kin(found.family)) != set(family):
                 raise refusals.joined(session)
             faults.reach("amend.inside")
-            _add(found, batch)
+            _add(place, found, batch)
             _change(found, change)
             place.chunks.setdefault(found.family, {}).update(change.chunks)
 
@@ -380,7 +380,8 @@ class _Opened:
         self._place.lock.release()
 
 
-def _add(found: _Session, batch: Batch) -> None:
+def _add(place: _Place, found: _Session, batch: Batch) -> None:
+    place.chunks.setdefault(found.family, {}).update(batch.chunks)
     found.records += batch.records
     found.points.update((point.seq, point) for point in batch.points)
     found.keyframes.update(batch.keyframes)

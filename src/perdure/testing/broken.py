@@ -405,6 +405,16 @@ class TellsNobody(Passing):
         return 0
 
 
+class ForgetsChunks(Passing):
+    """Writes the records of a batch without its chunks."""
+
+    caught_by = "test_chunks_of_a_batch_come_with_it"
+
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
+        """Only what is in rows."""
+        return self.right.append(session, replace(batch, chunks={}), epoch=epoch, head=head)
+
+
 BROKEN = (
     AcknowledgesEarly,
     BeginsAnew,
@@ -416,6 +426,7 @@ BROKEN = (
     ForgetsMarks,
     ForgetsKeyframes,
     ForgetsSummaries,
+    ForgetsChunks,
     TakesHeld,
     ForgetsTheDead,
     SharesChunks,

@@ -5,10 +5,11 @@ No input, no output, no state but the registry of classes. `docs/format.md` has 
 
 from __future__ import annotations
 
+from perdure.values.blobs import Blobs, has_large_leaf
 from perdure.values.codecs import decode, encode
 from perdure.values.describe import describe
 from perdure.values.exact import CONTAINERS, IMMUTABLE, is_immutable, same
-from perdure.values.frame import Dictionary, address, dictionary_named, seal, unseal
+from perdure.values.frame import Dictionary, address, named, seal, unseal
 from perdure.values.messagepack import packed
 from perdure.values.opaque import Opaque
 from perdure.values.registry import allow, is_allowed, storable
@@ -16,16 +17,18 @@ from perdure.values.registry import allow, is_allowed, storable
 __all__ = [
     "CONTAINERS",
     "IMMUTABLE",
+    "Blobs",
     "Dictionary",
     "Opaque",
     "address",
     "allow",
     "decode",
     "describe",
-    "dictionary_named",
     "encode",
+    "has_large_leaf",
     "is_allowed",
     "is_immutable",
+    "named",
     "packed",
     "same",
     "seal",

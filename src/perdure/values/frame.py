@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 import zstandard
 
@@ -30,7 +30,11 @@ quarter more bytes."""
 CHUNK_LEVEL: Final = 6
 """The level for chunks, which are made off the save path: 8 % smaller than at level 3 for three times the time."""
 
+LARGE_CHUNK_BYTES: Final = 2 * limits.CHUNK_BYTES
+"""Longer chunks hold one large value, which a save may have to wait for: `LARGE_LEVEL`."""
+
 _HEADER: Final = struct.Struct(">2sBBBBHII")
+_BLOB: Final = struct.Struct(f">II{DIGEST_BYTES}s")
 _CODECS: Final = {number: name for name, number in CODEC_IDS.items()}
 
 
@@ -109,21 +113,63 @@ class Dictionary:
         return self
 
 
+class Blob(NamedTuple):
+    """A piece of the data of a frame that is in a chunk of its own: where it begins, how long it is, its address."""
+
+    begin: int
+    length: int
+    digest: bytes
+
+
+class Opened(NamedTuple):
+    """A frame without its header: codec, compression, length of the data, the dictionary's address, blobs, payload."""
+
+    codec: str
+    compression: int
+    length: int
+    dictionary: bytes | None
+    blobs: tuple[Blob, ...]
+    payload: bytes
+
+    @property
+    def rest(self) -> int:
+        """The length of the data without its blobs."""
+        return self.length - sum(blob.length for blob in self.blobs)
+
+
 def address(chunk: bytes) -> bytes:
     """The address of a chunk: SHA-256 of its frame."""
     return hashlib.sha256(chunk).digest()
 
 
-def seal(data: bytes, *, codec: str, dictionary: Dictionary | None = None, chunk: bool = False) -> bytes:
+def seal(
+    data: bytes,
+    *,
+    codec: str,
+    dictionary: Dictionary | None = None,
+    chunk: bool = False,
+    blobs: Sequence[Blob] = (),
+) -> bytes:
     """A frame around `data`, compressed if that makes it smaller; harder for a chunk, which has no dictionary.
 
-    Raises LimitError over `limits.RECORD_BYTES_MAX`.
+    `blobs` are left out of it, in order: each is the data of the chunk that is named in its place. Raises LimitError
+    over `limits.RECORD_BYTES_MAX`.
     """
     if len(data) > limits.RECORD_BYTES_MAX:
         raise LimitError(f"a body of {len(data)} bytes, the bound is {limits.RECORD_BYTES_MAX}")
-    compression, name, payload = _smallest(data, dictionary, chunk=chunk)
-    head = _HEADER.pack(MAGIC, VERSION, CODEC_IDS[codec], compression, 0, 0, len(data), len(payload))
-    return head + name + payload
+    rest = b"".join(_between(data, blobs)) if blobs else data
+    compression, name, payload = _smallest(rest, dictionary, chunk=chunk)
+    head = _HEADER.pack(MAGIC, VERSION, CODEC_IDS[codec], compression, 0, len(blobs), len(data), len(payload))
+    return b"".join((head, name, *(_BLOB.pack(*blob) for blob in blobs), payload))
+
+
+def _between(data: bytes, blobs: Sequence[Blob]) -> Iterator[memoryview]:
+    """What is before the first of them, between each two, and after the last."""
+    view, at = memoryview(data), 0
+    for blob in blobs:
+        yield view[at : blob.begin]
+        at = blob.begin + blob.length
+    yield view[at:]
 
 
 def _smallest(data: bytes, dictionary: Dictionary | None, *, chunk: bool) -> tuple[int, bytes, bytes]:
@@ -131,53 +177,95 @@ def _smallest(data: bytes, dictionary: Dictionary | None, *, chunk: bool) -> tup
         return PLAIN, b"", data
     is_large = len(data) > limits.LARGE_BYTES
     if dictionary is None:
-        choice = ZSTD, b"", (_chunk_pool if chunk else _large_pool if is_large else _plain_pool).compress(data)
+        if chunk:
+            is_large = len(data) > LARGE_CHUNK_BYTES
+        pool = _large_pool if is_large else _chunk_pool if chunk else _plain_pool
+        choice = ZSTD, b"", pool.compress(data)
     else:
         pool = dictionary.large if is_large else dictionary.pool
         choice = ZSTD_DICTIONARY, dictionary.digest, pool.compress(data)
     return choice if len(choice[1]) + len(choice[2]) < len(data) else (PLAIN, b"", data)
 
 
-def unseal(frame: bytes, *, dictionary: Callable[[bytes], Dictionary] | None = None) -> tuple[str, bytes]:
-    """Codec and data of a frame; `dictionary` finds a dictionary by its address and may raise.
+def unseal(
+    frame: bytes,
+    *,
+    dictionary: Callable[[bytes], Dictionary] | None = None,
+    chunk: Callable[[bytes], bytes] | None = None,
+) -> tuple[str, bytes]:
+    """Codec and data of a frame; `dictionary` finds a dictionary by its address and `chunk` a chunk; both may raise.
 
-    Raises FormatNewerError for a newer format, DamageError for anything else that `seal` does not make.
+    Raises FormatNewerError for a newer format, DamageError for anything else that `seal` does not make, which names the
+    chunk if it is a blob's.
     """
-    codec, compression, length, payload = _opened(frame)
-    if compression == PLAIN:
-        data = payload
-    elif compression == ZSTD:
-        data = _decompress(_plain_pool, payload, length)
+    found = _opened(frame)
+    if found.compression == PLAIN:
+        data = found.payload
     else:
-        found = _find(payload[:DIGEST_BYTES], dictionary)
-        data = _decompress(found.pool, payload[DIGEST_BYTES:], length)
-    if len(data) != length:
-        raise DamageError(f"a frame with {len(data)} bytes of data, its header says {length}")
-    return codec, data
+        pool = _plain_pool if found.dictionary is None else _find(found.dictionary, dictionary).pool
+        data = _decompress(pool, found.payload, found.rest)
+    if len(data) != found.rest:
+        raise DamageError(f"a frame with {len(data)} bytes of data, its header says {found.rest}")
+    return found.codec, _joined(data, found.blobs, chunk) if found.blobs else data
 
 
-def dictionary_named(frame: bytes) -> bytes | None:
-    """The address of the dictionary's chunk that a frame needs; None if it needs none. Raises as `unseal` does."""
-    _, compression, _, payload = _opened(frame)
-    return payload[:DIGEST_BYTES] if compression == ZSTD_DICTIONARY else None
+def _joined(rest: bytes, blobs: tuple[Blob, ...], chunk: Callable[[bytes], bytes] | None) -> bytes:
+    """The data: the rest, and each blob in its place."""
+    view, taken, parts = memoryview(rest), 0, list[bytes | memoryview]()
+    for blob in blobs:
+        more = blob.begin - sum(map(len, parts))
+        parts += (view[taken : taken + more], _blob(blob, chunk))
+        taken += more
+    return b"".join((*parts, view[taken:]))
 
 
-def _opened(frame: bytes) -> tuple[str, int, int, bytes]:
-    """Codec, compression, length of the data, and what follows the header, each checked."""
+def _blob(blob: Blob, chunk: Callable[[bytes], bytes] | None) -> bytes:
+    name = blob.digest.hex()
+    if chunk is None:
+        raise DamageError(f"a frame that needs the chunk {name}, and none can be had here")
+    frame = chunk(blob.digest)
+    if address(frame) != blob.digest:
+        raise DamageError(f"chunk {name}: its bytes are not what was written")
+    _, data = unseal(frame)
+    if len(data) != blob.length:
+        raise DamageError(f"chunk {name}: {len(data)} bytes of data, whoever needs it says {blob.length}")
+    return data
+
+
+def named(frame: bytes) -> list[bytes]:
+    """The addresses of the chunks that a frame needs to be read: dictionary and blobs. Raises as `unseal` does."""
+    found = _opened(frame)
+    return [*([] if found.dictionary is None else [found.dictionary]), *(blob.digest for blob in found.blobs)]
+
+
+def _opened(frame: bytes) -> Opened:
+    """What the header says, each field checked, and what follows it."""
     if len(frame) < _HEADER.size or frame[:2] != MAGIC:
         raise DamageError("not a frame: it does not begin as one")
-    _, version, codec, compression, cipher, reserved, length, size = _HEADER.unpack_from(frame)
+    _, version, codec, compression, cipher, count, length, size = _HEADER.unpack_from(frame)
     if version > VERSION:
         raise FormatNewerError(f"a frame of format version {version}; this perdure reads up to {VERSION}")
     _check("format version", version, is_written=version == VERSION)
     _check("codec", codec, is_written=codec in _CODECS)
     _check("compression", compression, is_written=compression in (PLAIN, ZSTD, ZSTD_DICTIONARY))
     _check("cipher", cipher, is_written=cipher == 0)
-    _check("reserved field", reserved, is_written=reserved == 0)
     _check("length", length, is_written=length <= limits.RECORD_BYTES_MAX)
-    names = DIGEST_BYTES if compression == ZSTD_DICTIONARY else 0
-    _check("payload length", size, is_written=len(frame) == _HEADER.size + names + size)
-    return _CODECS[codec], compression, length, frame[_HEADER.size :]
+    table = _HEADER.size + (DIGEST_BYTES if compression == ZSTD_DICTIONARY else 0)
+    begin = table + _BLOB.size * count
+    _check("payload length", size, is_written=len(frame) == begin + size)
+    name = frame[_HEADER.size : table] or None
+    blobs = tuple(Blob(*found) for found in _BLOB.iter_unpack(frame[table:begin]))
+    _check_blobs(blobs, length)
+    return Opened(_CODECS[codec], compression, length, name, blobs, frame[begin:])
+
+
+def _check_blobs(blobs: tuple[Blob, ...], length: int) -> None:
+    """Whether they are one after another, and inside of the data."""
+    at = 0
+    for blob in blobs:
+        _check("blob's place", blob.begin, is_written=blob.begin >= at and blob.length > 0)
+        at = blob.begin + blob.length
+    _check("blob's end", at, is_written=at <= length)
 
 
 def _check(what: str, found: int, *, is_written: bool) -> None:

@@ -14,8 +14,8 @@ from perdure.errors import DamageError
 from perdure.log import GENESIS, Base
 from perdure.stores import refusals
 from perdure.stores.contract import Batch, Head, check_fork
+from perdure.stores.file import chunk_files, disk, hint, lines
 from perdure.stores.file import commit as commits
-from perdure.stores.file import disk, hint, lines
 from perdure.stores.file.commit import Commit, commit_line
 from perdure.stores.file.lines import Header
 from perdure.stores.file.open_folders import OpenFolders
@@ -49,6 +49,7 @@ class Sessions:
             before = commits.created("", epoch=epoch, tick=self.tick_after(-1))
             text, _, commit = commits.following(before, batch)
             header = Header(session, family, base.seq + 1, (*bases, base))
+            chunk_files.put(self._root.family(family), batch.chunks)
             self._make(header, text, commit, point="fork.inside")
 
     def delete(self, session: str) -> None:

@@ -129,17 +129,28 @@ class FileStore(Store):
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
         check_batch(session, batch, head=head)
-        with self._writing(session) as folder:
+        with self._keeping(batch), self._writing(session) as folder:
             before = self._held(folder, epoch=epoch)
             if before.seq != head:
                 raise refusals.conflict(session, head=before.seq, expected=head)
             for number in batch.taken:
                 if number not in folder.index().items:
                     raise refusals.taken(session, number=number)
+            if chunk_files.put(self._root.family(folder.family), batch.chunks):
+                faults.reach("append.chunks")
             tick = self._sessions.tick_after(before.tick)
             text, starts, commit = commits.following(before, batch, tick=tick)
             folder.write(text, commit, starts=starts, point="append.inside")
             return commit.sent
+
+    @contextmanager
+    def _keeping(self, batch: Batch) -> Iterator[None]:
+        """Nobody drops chunks while some come with records that need them. What a crash leaves of them is swept."""
+        if not batch.chunks:
+            yield
+            return
+        with self._using(), self._root.locked(shared=True):
+            yield
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`. The item is a line of the log's newest segment."""
@@ -278,7 +289,7 @@ class FileStore(Store):
             if any(seq <= folder.seam for seq, _ in change.bodies):
                 raise ValueError(f"{session}: wrote none of the records up to {folder.seam}, and cannot amend them")
             text, _, commit = commits.following(before, batch, change)
-            added = chunk_files.put(self._root.family(folder.family), change.chunks)
+            added = chunk_files.put(self._root.family(folder.family), {**batch.chunks, **change.chunks})
             try:
                 folder.write(text, commit, point="amend.inside")
             except BaseException:

@@ -96,7 +96,7 @@ def fork(db: sqlite3.Connection, session: str, row: Row, batch: Batch, *, base: 
     made = {"id": session, "family": row.family, "seq": last.seq, "chain": last.chain, "summary": batch.summary}
     more = {"epoch": epoch, "tick": new_tick(db), "base": row.number, "base_seq": base.seq}
     number = db.execute(SQL["create_fork"], made | more).lastrowid
-    insert(db, number or 0, batch)
+    insert(db, number or 0, row.family, batch)
 
 
 def head(db: sqlite3.Connection, session: str) -> Head | None:
@@ -185,7 +185,7 @@ def tick_after(db: sqlite3.Connection, row: Row) -> int:
     return row.newest_tick + 1
 
 
-def insert(db: sqlite3.Connection, number: int, batch: Batch) -> None:
+def insert(db: sqlite3.Connection, number: int, family: int, batch: Batch) -> None:
     """Adds all of a batch but the new head."""
     base = number << _SEQ_BITS
     db.executemany(
@@ -201,6 +201,8 @@ def insert(db: sqlite3.Connection, number: int, batch: Batch) -> None:
         db.executemany(SQL["add_keyframe"], [(base | seq, record) for seq, record in batch.keyframes])
     if batch.marks:
         db.executemany(SQL["add_mark"], [(number, mark, seq) for mark, seq in batch.marks])
+    if batch.chunks:
+        put_chunks(db, family, batch.chunks)
 
 
 def send(db: sqlite3.Connection, row: Row, content: bytes, *, mark: bytes | None) -> int | None:

@@ -198,7 +198,7 @@ class SqliteStore(Store):
                 raise refusals.conflict(session, head=row.seq, expected=head)
             if batch.taken:
                 rows.take(db, session, row.number, batch.taken)
-            rows.insert(db, row.number, batch)
+            rows.insert(db, row.number, row.family, batch)
             rows.set_head(db, row.number, batch, end=end, tick=rows.tick_after(db, row))
             faults.reach("append.inside")
             return row.sent
@@ -296,7 +296,7 @@ class SqliteStore(Store):
             row = self._as_seen(db, seen, head=head)
             if rows.kin(db, row.family) != set(family):
                 raise refusals.joined(session)
-            rows.insert(db, row.number, batch)
+            rows.insert(db, row.number, row.family, batch)
             rows.change(db, row, session, change)
             rows.set_head(db, row.number, batch, end=end, tick=row.tick)
             faults.reach("amend.inside")
@@ -422,8 +422,8 @@ class SqliteStore(Store):
 
 
 def _size(batch: Batch) -> int:
-    """Bytes of bodies."""
-    return sum(len(record.body) for record in batch.records)
+    """Bytes of bodies and chunks."""
+    return sum(len(record.body) for record in batch.records) + sum(map(len, batch.chunks.values()))
 
 
 def _check_new(db: sqlite3.Connection, session: str) -> None:

@@ -9,9 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from perdure.errors import DamageError
-from perdure.log import GENESIS, KINDS, Record, verified
+from perdure.log import GENESIS, KINDS, Base, Record, verified
 from perdure.stores import Batch, Head, Point
-from perdure.testing.conformance.tools import BODIES, Log, Place, refused, same
+from perdure.testing.conformance.tools import BODIES, Log, Place, records_after, refused, same
 
 
 class RecordChecks(Place):
@@ -122,6 +122,20 @@ class RecordChecks(Place):
             same(store.chunks("root", []), {})
             with refused(DamageError, naming=next(iter(chunks)).hex()):
                 store.chunks("stranger", chunks)
+
+    def test_chunks_of_a_batch_come_with_it(self, tmp_path: Path) -> None:
+        chunks = {sha256(body).digest(): body for body in BODIES}
+        with self.open(tmp_path) as store:
+            log = Log(store)
+            log.append(b"1", chunks=chunks)
+            same(store.chunks("s", chunks), chunks)
+            log.append(b"2", chunks={b"d" * 32: b"damaged"})
+            log.append(b"3", chunks={b"d" * 32: b"right"})
+            first = records_after(log.records, "f", (b"4",), kind="opened")
+            store.fork("f", Batch(first, chunks={b"f" * 32: b"of a fork"}), base=Base("s", 3), epoch=2)
+        with self.open(tmp_path) as store:
+            same(store.chunks("s", [b"d" * 32, b"f" * 32]), {b"d" * 32: b"right", b"f" * 32: b"of a fork"})
+            same(len(store.chunk_sizes("f")), len(chunks) + 2)
 
     def test_a_missing_chunk_is_named(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
