@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from perdure.values import Dictionary, decode, encode, seal, unseal
+from perdure.values import Dictionary, address, decode, encode, seal, unseal
+from perdure.values.frame import Blob
 from tests.property.corpus import CORPUS
 from tests.property.oracle import facts
 
@@ -49,11 +50,17 @@ def test_every_value_of_the_corpus_is_kept(codec: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "codec", "data"),
-    [("plain", "json", TEXT[:50]), ("chunk", "msgpack", TEXT), ("dictionary", "json", TEXT[:150] + b"and more")],
+    [
+        ("plain", "json", TEXT[:50]),
+        ("chunk", "msgpack", TEXT),
+        ("dictionary", "json", TEXT[:150] + b"and more"),
+        ("blob", "json", TEXT[:150] + TEXT + b"and more"),
+    ],
 )
 def test_every_kept_frame_opens(name: str, codec: str, data: bytes) -> None:
     frame = (FOLDER / f"{name}.frame").read_bytes()
-    assert unseal(frame, dictionary=lambda _: _dictionary()) == (codec, data)
+    chunk = (FOLDER / "chunk.frame").read_bytes()
+    assert unseal(frame, dictionary=lambda _: _dictionary(), chunk={address(chunk): chunk}.get) == (codec, data)
 
 
 def write() -> None:
@@ -65,6 +72,9 @@ def write() -> None:
         path.write_text("".join(f"{name} {data.hex()}\n" for name, data in {**kept, **new}.items()))
     frames = {"plain": lambda: seal(TEXT[:50], codec="json"), "chunk": lambda: seal(TEXT, codec="msgpack")}
     frames["dictionary"] = lambda: seal(TEXT[:150] + b"and more", codec="json", dictionary=_dictionary())
+    whole = Blob(150, len(TEXT), address((FOLDER / "chunk.frame").read_bytes()))
+    data = TEXT[:150] + TEXT + b"and more"
+    frames["blob"] = lambda: seal(data, codec="json", dictionary=_dictionary(), blobs=[whole])
     for name, make in frames.items():
         path = FOLDER / f"{name}.frame"
         if not path.exists():
