@@ -44,7 +44,7 @@ class Kept:
                 break
         assert self.manifest == before
         self.manifest = values.decode(values.encode(manifest))
-        assert not new.keys() & set(keyframe._digests(before))  # one of an older keyframe may well come again
+        assert not new.keys() & set(keyframe.addresses(before))  # one of an older keyframe may well come again
         self.chunks |= new
         return dict(new)
 
