@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +15,12 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure import faults
+from perdure.errors import RefusedError
 from perdure.runtime.nursery import Life, Nursery
 from perdure.session.children import Spawned
 from perdure.testing import crash_everywhere
+from perdure.testing.lives import forked
 from tests.crash import outside
 from tests.crash.outside import happens
 
@@ -175,3 +181,60 @@ def reserves(s: perdure.Session) -> str:
 def test_an_effect_of_the_store_happens_once(agent: Callable[..., Any]) -> None:
     report = crash_everywhere(agent, effects=outside.effects, fresh=outside.clear, points=POINTS)
     assert report.lives > 5
+
+
+# --- what reaches a whole family --------------------------------------------------------------------------------------
+
+
+def waits(s: perdure.Session) -> Any:
+    return s.receive()
+
+
+def two_deep(s: perdure.Session) -> Any:
+    return s.spawn(waits, key="leaf").result()
+
+
+def a_family(s: perdure.Session) -> Any:
+    children = [s.spawn(two_deep, key=n) for n in ("a", "b")]
+    return [child.result() for child in children]
+
+
+FAMILY = ("q", "q/a", "q/a/leaf", "q/b", "q/b/leaf")
+
+
+def killed_at(url: str, work: Callable[[perdure.AgentStore], object], instant: int) -> bool:
+    """Whether this was killed at the so-manieth instant: else it came to its end before."""
+
+    def life() -> bytes:
+        reached = 0
+
+        def hook(_point: str) -> None:
+            nonlocal reached
+            reached += 1
+            if reached == instant:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        faults.hook = hook
+        with perdure.open(url) as store:
+            work(store)
+        return b""
+
+    return forked(life)[1] == signal.SIGKILL
+
+
+@pytest.mark.parametrize("what", ["cancel", "erase"])
+def test_killed_on_its_way_through_a_family_it_is_brought_to_its_end(tmp_path: Path, what: str) -> None:
+    with perdure.open(str(tmp_path / "agents.db")) as store:
+        assert store.run(a_family, "q").status == "idle"
+    instant, was_killed = 0, True
+    while was_killed:
+        instant += 1
+        copy = tmp_path / f"{instant}.db"
+        shutil.copyfile(tmp_path / "agents.db", copy)
+        was_killed = killed_at(str(copy), lambda store: getattr(store, what)("q"), instant)
+        with perdure.open(str(copy)) as store:
+            with contextlib.suppress(RefusedError):  # it is done
+                getattr(store, what)("q")
+            left = {info.id: info.status for info in store.sessions()}
+            assert left == ({} if what == "erase" else dict.fromkeys(FAMILY, "cancelled"))
+    assert instant > 10
