@@ -113,7 +113,9 @@ def settle(
     where = place(store)
     with where.open() as opened:
         opened.settle(session, seq, how, result=value, by=chosen_by(by), why=why)
-    _decided({"session": session, "seq": seq, "how": how}, where.command("resume", session), as_json=as_json)
+        held = opened.info(session).owner
+    told = {"session": session, "seq": seq, "how": how}
+    _decided(told, where.command("resume", session), as_json=as_json, held=held)
 
 
 def answer(

@@ -64,6 +64,12 @@ def answer(store: AgentStore, session: str, question: int | str, said: Any, *, b
     deliver(store.backend, session, owner=new_owner(), lease_s=limits.LEASE_S)
 
 
+def decision(store: AgentStore, session: str, sent: Sent) -> None:
+    """Tells a session that runs what was decided about an action."""
+    _send(store, session, sent)
+    deliver(store.backend, session, owner=new_owner(), lease_s=limits.LEASE_S)
+
+
 def _send(store: AgentStore, session: str, sent: Sent) -> bool:
     content = items.content_of(sent, session=session)
     is_new = store.backend.send(session, content, mark=items.mark_of(sent)) is not None

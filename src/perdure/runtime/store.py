@@ -6,11 +6,10 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from perdure import limits, values
-from perdure.errors import DamageError, NoPointError, RefusedError, SessionUnknownError, UndecidedError
+from perdure import limits
+from perdure.errors import DamageError, HeldError, NoPointError, RefusedError, SessionUnknownError, UndecidedError
 from perdure.log import points
 from perdure.log.action import Actions
-from perdure.log.marks import key_mark
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
 from perdure.runtime import kin, operator, sending, shared
@@ -22,6 +21,7 @@ from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Question
 from perdure.runtime.running import Running
 from perdure.session import call as calls
+from perdure.session import settling
 from perdure.session.lease import is_dead, owner_text
 from perdure.session.opening import append_one, find, summary_of, told
 from perdure.session.request import Draft
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from perdure.stores.contract import Point
 
 
-SETTLED = ("done", "not-done", "abandoned")
+SETTLED = tuple(settling.TOLD)
 """What a person says about an action in doubt."""
 
 
@@ -210,7 +210,9 @@ class AgentStore(Running, Branching, Keeping, Moving):
         """Decides about an action in doubt.
 
         `done` (its call is answered with `result`), `not-done` (it runs again) or `abandoned` (it is never run, its
-        call raises `AbandonedError`). Durable on return. Raises `UndecidedError`, `HeldError`.
+        call raises `AbandonedError`). Durable on return. Whoever runs the session takes the decision as it does an
+        answer, if the action is still in doubt then. Raises `UndecidedError`; `HeldError` when somebody runs it, for an
+        action that has an outcome.
         """
         if how not in SETTLED:
             raise UndecidedError(f"settle as {how!r}: it is done, not-done or abandoned")
@@ -222,12 +224,13 @@ class AgentStore(Running, Branching, Keeping, Moving):
             )
         if action.known and how != "abandoned" and action.known.how not in ("unstorable", "error"):
             raise UndecidedError(f"{session}: {_doubt(actions, seq)} is not in doubt: {action.known.how}")
-        told = {"done": "result", "not-done": "not done", "abandoned": "abandoned"}[how]
-        value = values.encode(result, at="result") if how == "done" else None
-        body = {"started": seq, "how": told, "value": value, "by": by, "why": why}
-        effect = actions[action.undoes] if action.undoes is not None else action
-        marks = (key_mark(effect.key),) if effect.key is not None else ()
-        self._write(session, Draft("settled", body, marks))
+        decided = settling.decision(how, result=result, why=why)
+        try:
+            self._write(session, settling.settlement(actions, seq, decided, by=by))
+        except HeldError:
+            if action.known is not None:
+                raise
+            sending.decision(self, session, settling.sent(seq, decided, by=by))
 
     def answer(self, session: str, question: int | str, answer: Any, *, by: str = "") -> None:
         """Answers a question, by its number or key, once; a session that runs gets it, too. Durable on return.

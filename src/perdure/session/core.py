@@ -80,6 +80,11 @@ class Journal(Ground):
         self._undoing: tuple[bytes, ...] = ()
         self._broken: dict[tuple[Any, ...], Broken] = {}
 
+    @property
+    def under_way(self) -> set[int]:
+        """See `Ground.under_way`: with those that the store broke off."""
+        return super().under_way | {broken.action.seq for broken in self._broken.values()}
+
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def perform(self, call: Call) -> Steps:
@@ -240,7 +245,21 @@ class Journal(Ground):
             return None
         if max(call.effect, action.effect, key=STRICTNESS.index) != "once":
             return None
-        return (yield from self.settle_doubt(call, action))
+        try:
+            return (yield from self.settle_doubt(call, action))
+        except Suspended:
+            known = yield from self._decided_meanwhile(action)
+            if known is None:
+                raise
+            return None if known.nothing_happened else known
+
+    def _decided_meanwhile(self, action: Action) -> Steps:
+        """What a person has sent about a doubt that the code has come to; None if nothing."""
+        if self.stack or self.inbox.is_waiting:
+            return None
+        before = self.head
+        yield from self.inbox.wait(0.0)
+        return None if self.head == before else Actions((yield from self.whole()))[action.seq].known
 
     def _find_key(self, call: Call) -> Steps:
         """The newest action with this key, on whatever branch, that was not undone."""

@@ -1,4 +1,4 @@
-"""What is asked of a session that nobody runs takes effect at once, by whoever asks: answers, a pause, an end.
+"""What is asked of a session that nobody runs takes effect at once, by whoever asks: what is decided, a pause, an end.
 
 Messages stay in the inbox until the session's code receives them. No code of the agent runs here.
 """
@@ -9,7 +9,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from perdure.errors import HeldError
+from perdure.log.action import Actions
 from perdure.session import item as items
+from perdure.session import settling
 from perdure.session.lease import acquire
 from perdure.session.opening import take_up
 from perdure.session.request import Commit
@@ -17,6 +19,7 @@ from perdure.session.request import Commit
 if TYPE_CHECKING:
     from perdure.session.item import Sent
     from perdure.session.request import Draft
+    from perdure.session.snapshot import Reader
     from perdure.session.writer import Writer
     from perdure.stores.contract import Store
 
@@ -31,16 +34,28 @@ def deliver(store: Store, session: str, *, owner: str, lease_s: float) -> None:
     with contextlib.suppress(HeldError):
         lease = acquire(store, session, owner=owner, wait_s=0.0, lease_s=lease_s)
         try:
-            writer, _, _ = take_up(store, session, epoch=lease.epoch)
+            writer, reader, _ = take_up(store, session, epoch=lease.epoch)
             sent = _waiting(store, session)
-            writer.commit(Commit(tuple(_drafts(sent, writer)), lambda _: None, items.numbers(sent)))
+            drafts = [*_settled(sent, reader), *_drafts([one for one in sent if one.what != items.SETTLE], writer)]
+            writer.commit(Commit(tuple(drafts), lambda _: None, items.numbers(sent)))
         finally:
             store.release(lease)
 
 
 def _waiting(store: Store, session: str) -> list[Sent]:
     found = [items.opened(item, session=session) for item in store.inbox(session)]
-    return [sent for sent in found if sent.what in (items.ANSWER, items.DAMAGED, items.SAVE, *items.STATUS_OF)]
+    delivered = (items.ANSWER, items.SETTLE, items.DAMAGED, items.SAVE, *items.STATUS_OF)
+    return [sent for sent in found if sent.what in delivered]
+
+
+def _settled(sent: list[Sent], reader: Reader) -> list[Draft]:
+    """Of several decisions about one action the first counts."""
+    decisions = [one for one in sent if one.what == items.SETTLE]
+    actions, drafts, decided = Actions(reader.entries() if decisions else ()), [], set[int]()
+    for one in decisions:
+        drafts.append(settling.taken(one, actions, under_way=decided))
+        decided.add(one.asked)
+    return drafts
 
 
 def _drafts(sent: list[Sent], writer: Writer) -> list[Draft]:

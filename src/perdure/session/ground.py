@@ -108,6 +108,11 @@ class Ground:
         stack = self.stack
         return stack[-1] if stack else None
 
+    @property
+    def under_way(self) -> set[int]:
+        """The actions that are attempted at this moment, or whose end is known and not written yet."""
+        return self.flights.around(())
+
     def inspected(self, asked: Sent) -> list[Draft]:
         """A snapshot of the state as it is at this moment, for people to look at; none if it cannot be taken."""
         raise NotImplementedError

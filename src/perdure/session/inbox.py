@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.errors import Idle, InboxEmptyError, Stopped
+from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.session import item as items
+from perdure.session import settling
 from perdure.session.item import Sent
 from perdure.session.request import AwaitFlights, AwaitItems, Draft, Steps
 from perdure.session.status import status
@@ -78,6 +80,8 @@ class Inbox:
         told = [sent for sent in found if sent.what in (items.ANSWER, items.DAMAGED)]
         if told:
             yield from self._journal.commit(*map(items.taken, told), taken=items.numbers(told))
+        for decision in (sent for sent in found if sent.what == items.SETTLE):
+            yield from self._settle(decision)
         saves = [sent for sent in found if sent.what == items.SAVE]
         if saves:
             yield from self._journal.commit(
@@ -87,6 +91,11 @@ class Inbox:
         if commands:
             yield from self._obey(commands)
         return left_s
+
+    def _settle(self, decision: Sent) -> Steps:
+        actions = Actions((yield from self._journal.whole()))
+        draft = settling.taken(decision, actions, under_way=self._journal.under_way)
+        yield from self._journal.commit(draft, taken=(decision.number,))
 
     def _obey(self, commands: list[Sent]) -> Steps:
         drafts = items.obeyed(commands, waits=self.waits)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from perdure.stores.contract import Item
 
-MESSAGE, ANSWER, PAUSE, CANCEL, SAVE = "message", "answer", "pause", "cancel", "save"
+MESSAGE, ANSWER, PAUSE, CANCEL, SAVE, SETTLE = "message", "answer", "pause", "cancel", "save", "settle"
 DAMAGED = "damaged"
 """What an item has become that is not what was sent: taken out with its bytes, so that it blocks nobody."""
 
@@ -37,8 +37,9 @@ _log = logging.getLogger("perdure.inbox")
 class Sent:
     """One item, opened.
 
-    `value` is encoded: the message, the answer, or the reason of a command. `key` is that of a message or of the
-    question; `asked` is the question's record. `number` is 0 until it is in the inbox.
+    `value` is encoded: the message, the answer, the decision, or the reason of a command. `key` is that of a message or
+    of the question; `asked` is the record that waits, of a question or an action. `number` is 0 until it is in the
+    inbox.
     """
 
     what: str
