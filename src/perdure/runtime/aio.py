@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore, SessionInfo
     from perdure.session.async_session import AsyncSession
     from perdure.session.forking import Fork
+    from perdure.session.table import Table
     from perdure.stores.contract import Point
 
 
@@ -126,7 +127,7 @@ class AsyncStore:
 
     async def sessions(
         self, *, status: str | None = None, prefix: str = "", parent: str | None = None
-    ) -> list[SessionInfo]:
+    ) -> Table[SessionInfo]:
         """See `AgentStore.sessions`."""
         return await in_thread(self._store.sessions, status=status, prefix=prefix, parent=parent)
 
@@ -134,7 +135,7 @@ class AsyncStore:
         """See `AgentStore.info`."""
         return await in_thread(self._store.info, session)
 
-    async def snapshots(self, session: str) -> list[Point]:
+    async def snapshots(self, session: str) -> Table[Point]:
         """See `AgentStore.snapshots`."""
         return await in_thread(self._store.snapshots, session)
 
@@ -178,7 +179,7 @@ class AsyncStore:
         """See `AgentStore.fork`."""
         return await in_thread(self._store.fork, session, into=into, at=at, reason=reason, by=by)
 
-    async def branches(self, session: str) -> list[Branch]:
+    async def branches(self, session: str) -> Table[Branch]:
         """See `AgentStore.branches`."""
         return await in_thread(self._store.branches, session)
 

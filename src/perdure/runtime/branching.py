@@ -14,6 +14,7 @@ from perdure.recovery.difference import difference
 from perdure.session.forking import Fork, fork, place_of
 from perdure.session.opening import summary_of
 from perdure.session.snapshot import Reader
+from perdure.session.table import Table
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ class Branching:
         with restore.offered(self.backend, check_session_id(session)):
             return difference(self.backend, session, at, other=other, to=to, was=was)
 
-    def branches(self, session: str) -> list[Branch]:
+    def branches(self, session: str) -> Table[Branch]:
         """The branches of a session, in the order in which they began. Reads the whole log. Raises `DamageError`."""
-        return log_branches.branches(self._entries(session))
+        return Table(log_branches.branches(self._entries(session)))
 
     def branch(self, session: str, which: int | str) -> list[Entry]:
         """The records of a branch (its number or name) as it was at its end. Raises `NoPointError`."""

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure import limits
-from perdure.errors import DamageError, HeldError, NoPointError, RefusedError, SessionUnknownError, UndecidedError
+from perdure.errors import (
+    DamageError,
+    HeldError,
+    NoPointError,
+    PerdureError,
+    RefusedError,
+    SessionUnknownError,
+    UndecidedError,
+)
 from perdure.log import points
 from perdure.log.action import Actions
 from perdure.recovery import restore
@@ -22,10 +31,12 @@ from perdure.runtime.outcome import Question
 from perdure.runtime.running import Running
 from perdure.session import call as calls
 from perdure.session import settling
+from perdure.session.face import POINT_HIDDEN
 from perdure.session.lease import is_dead, owner_text
 from perdure.session.opening import append_one, find, summary_of, told
 from perdure.session.request import Draft
 from perdure.session.snapshot import Reader, snapshot
+from perdure.session.table import Table
 from perdure.stores import open_store
 from perdure.stores.ids import check_session_id
 
@@ -71,18 +82,19 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def sessions(self, *, status: str | None = None, prefix: str = "", parent: str | None = None) -> list[SessionInfo]:
+    def sessions(self, *, status: str | None = None, prefix: str = "", parent: str | None = None) -> Table[SessionInfo]:
         """The sessions of this store, the one written to last first; of a `parent`, those that it started."""
         begin = prefix if parent is None else f"{check_session_id(parent)}/"
         found = [self._info(head.session) for head in self.backend.heads(prefix=begin)]
-        return [
+        mine = (
             info
             for info in found
             if info is not None
             and info.id.startswith(prefix)
             and status in (None, info.status)
             and parent in (None, info.parent)
-        ]
+        )
+        return Table(mine, hidden=("entry", "waits", "created_us", "parent"))
 
     def info(self, session: str) -> SessionInfo:
         """One session, as listings show it. Raises `SessionUnknownError`, `SessionErasedError`."""
@@ -117,9 +129,9 @@ class AgentStore(Running, Branching, Keeping, Moving):
             messages=sending.waiting(self.backend, session),
         )
 
-    def snapshots(self, session: str) -> list[Point]:
+    def snapshots(self, session: str) -> Table[Point]:
         """The restore points of a session, oldest first; the states themselves are not read. Raises `DamageError`."""
-        return restore.points(self.backend, check_session_id(session))
+        return Table(restore.points(self.backend, check_session_id(session)), hidden=POINT_HIDDEN)
 
     def state_at(
         self, session: str, at: int | str | None = None, *, parts: Collection[str] | None = None
@@ -315,6 +327,17 @@ class AgentStore(Running, Branching, Keeping, Moving):
         append_one(self.backend, session, draft, owner=self._owner, lease_s=self._lease_s)
 
     # --- closing ------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
+    def _repr_html_(self) -> str:
+        """The store for a notebook: its sessions."""
+        try:
+            shown = self.sessions()._repr_html_()
+        except PerdureError as error:
+            shown = f"<p>{html.escape(f'{error}')}</p>"
+        return f"<p><b>{html.escape(self.url)}</b></p>{shown}"
 
     def close(self) -> None:
         """Gives the store back; sessions that are still open are not saved by this."""

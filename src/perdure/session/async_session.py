@@ -352,9 +352,14 @@ class AsyncSession(Face):
         while self._core.flights.around(()):
             self._owe((await to_its_end(self.something_new))[1])
 
-    async def close(self) -> None:
-        """Gives the session back. What was not saved is not saved by this; `async with` does that."""
-        if not self._closed:
+    async def close(self, *, save: bool = False) -> None:
+        """Gives the session back, as `Session.close` does."""
+        if self._closed:
+            return
+        try:
+            if save:
+                await self.end()
+        finally:
             await self.streams.give_up()
             self._owe((await to_its_end(self._close_in_thread))[1])
 

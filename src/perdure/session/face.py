@@ -6,13 +6,16 @@ How the core's requests are answered, in a thread or in an event loop, is for th
 from __future__ import annotations
 
 import asyncio
+import html
 import inspect
+import logging
 import os
 import threading
+import weakref
 from asyncio import CancelledError
 from collections import ChainMap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from perdure import clock, faults, limits, values
 from perdure.errors import (
@@ -25,7 +28,7 @@ from perdure.errors import (
     StorableError,
 )
 from perdure.session import call as calls
-from perdure.session import timed
+from perdure.session import scope, timed
 from perdure.session.attempt import attempted, broken_off, cut_short, streamed, timed_out, unstorable
 from perdure.session.call import IdempotencyKey
 from perdure.session.children import CANCEL, Kindergarten, Nobody, Spawned, start_of, wait_of
@@ -37,6 +40,7 @@ from perdure.session.request import Find, ReadAll, StateAt
 from perdure.session.shared import STORE, UNSHARE
 from perdure.session.snapshot import snapshot
 from perdure.session.status import status
+from perdure.session.table import Table, parts_as_html
 from perdure.session.typed import Typed
 
 if TYPE_CHECKING:
@@ -50,6 +54,13 @@ if TYPE_CHECKING:
     from perdure.session.opening import Opened
     from perdure.session.request import Attempt, Draft, Ended, Verify
     from perdure.session.shared import Commons
+    from perdure.stores.contract import Lease
+
+
+_log = logging.getLogger("perdure.session")
+
+POINT_HIDDEN: Final = ("parent", "flags")
+"""What tables of restore points do not show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +111,10 @@ class Face:
         self._typed: Typed | None = None
         self.stop_reason = ""
         self.result: Any = None
+        self._forgotten: weakref.finalize[Any, Any] | None = None
         if not opened.writer.is_shared:
             keeper.keep(opened.lease)
+            self._watch()
 
     # --- what the code reads ------------------------------------------------------------------------------------------
 
@@ -156,6 +169,35 @@ class Face:
         if self._core.form != "steps":
             raise RefusedError("complete is for steps; a script completes by returning, a handle by being closed")
         self._core.complete(result)
+
+    def _watch(self) -> None:
+        """When nobody refers to it any more and nobody closed it, it is given back."""
+        self._forgotten = weakref.finalize(self, _forgotten, self.id, self._pid, self._keeper, self._opened.lease)
+        self._forgotten.atexit = False
+
+    # --- by hand ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """From now on, until it is closed, declared actions that this thread calls find this session by themselves.
+
+        For notebooks and consoles, where no `with` block can be around everything. Raises `RefusedError` while another
+        session is started.
+        """
+        self._check_open()
+        scope.start(self)  # type: ignore[arg-type]
+        return self
+
+    def _repr_html_(self) -> str:
+        """The session for a notebook: its state as far as it is loaded, its restore points, what is pending."""
+        with self._lock:
+            parts, names = self._core.state.touched(), self._core.state.order()
+        shown = [f"<p><b>{html.escape(self.id)}</b> {'closed' if self._closed else self._core.form}</p>"]
+        shown.append(parts_as_html(parts, names))
+        if not self._closed:
+            points = self._opened.reader.store.points(self.id)
+            tables = Table(points, hidden=POINT_HIDDEN), Table(self.pending)
+            shown += [table._repr_html_() for table in tables if table]
+        return "".join(shown)
 
     # --- the life of an entry -----------------------------------------------------------------------------------------
 
@@ -243,6 +285,9 @@ class Face:
     def _close(self) -> None:
         if not self._closed and self._pid == os.getpid():
             self._closed = True
+            scope.stop(self)  # type: ignore[arg-type]
+            if self._forgotten is not None:
+                self._forgotten.detach()
             try:
                 self.children.leave()
                 self._keyframer.close()
@@ -274,6 +319,15 @@ class Face:
         """An attempt that begins now."""
         call, action = request.call, request.action
         return Trying(request, _with_key(call.fn, call.kwargs, action.idempotency_key), self._core.failures_of(action))
+
+
+def _forgotten(session: str, pid: int, keeper: Keeper, lease: Lease) -> None:
+    """A handle is gone that nobody closed: nobody can use it any more, so it is given back. Nothing is saved."""
+    if pid == os.getpid():
+        keeper.forget(lease)
+        _log.warning(
+            "%s was not closed and is given back; what was not saved is lost. Close it, or use `with`", session
+        )
 
 
 class Trying:

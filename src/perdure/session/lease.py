@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 import uuid
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -121,6 +122,7 @@ class Keeper:
         self._store, self._every_s = store, lease_s / 4
         self._leases: dict[tuple[str, int], Lease] = {}
         self._owed: dict[tuple[str, int], Lease] = {}
+        self._forgotten: deque[Lease] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -141,9 +143,17 @@ class Keeper:
             self._owed[lease.session, lease.epoch] = lease
         self.give_back()
 
+    def forget(self, lease: Lease) -> None:
+        """Gives the session back soon. Called by the collector of garbage, which may come while a lock is held."""
+        self._forgotten.append(lease)
+
     def give_back(self) -> None:
-        """Gives back what is owed: on a full disk there may have been no room even for that."""
+        """Gives back what is owed: on a full disk there may have been no room even for that. And what is forgotten."""
         with self._lock:
+            while self._forgotten:
+                lease = self._forgotten.popleft()
+                if self._leases.pop((lease.session, lease.epoch), None) is not None:
+                    self._owed[lease.session, lease.epoch] = lease
             owed = list(self._owed.items())
         for key, lease in owed:
             self._store.release(lease)
@@ -165,6 +175,9 @@ class Keeper:
                 leases = list(self._leases.values())
             # What cannot be renewed is lost or will be tried again; its next append says which.
             with contextlib.suppress(PerdureError):
+                if self._forgotten:
+                    self.give_back()
+                    continue
                 renewed = self._store.renew_all(leases)
                 with self._lock:
                     kept = {(lease.session, lease.epoch): lease for lease in renewed}

@@ -229,6 +229,9 @@ class Replayed(Face):
     def _give_back(self) -> None:
         """Nothing was taken."""
 
+    def _watch(self) -> None:
+        """Nothing was taken."""
+
     @property
     def compared(self) -> int:
         """At how many saves the state was found the same."""

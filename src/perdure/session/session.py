@@ -296,9 +296,13 @@ class Session(Face):
         """Records a status in which nothing else changes."""
         self._drive(self._core.commit(status(name, reason=reason, waits=waits)))
 
-    def close(self) -> None:
-        """Gives the session back. What was not saved is not saved by this; `with` does that."""
-        self._close()
+    def close(self, *, save: bool = False) -> None:
+        """Gives the session back. What was not saved is saved only with `save`, as the end of a `with` block does."""
+        try:
+            if save and not self._closed:
+                self.end()
+        finally:
+            self._close()
 
     def _close(self) -> None:
         if self._pid == os.getpid():
