@@ -57,7 +57,7 @@ def ls(
 ) -> None:
     """List the sessions, the one written to last first."""
     with place(store).open() as opened:
-        found = opened.sessions(status=status, prefix=prefix, parent=parent)
+        found: list[SessionInfo] = opened.sessions(status=status, prefix=prefix, parent=parent)
         depths = dict.fromkeys(found, 0)
         if tree:
             depths = _in_a_tree(found)
