@@ -98,3 +98,34 @@ def test_an_opening_that_fails_and_cannot_give_back_holds_nothing_up(tmp_path):
         with store.session("a") as s:
             s.state["n"] = 1
         assert store.state_at("a") == {"n": 1}
+
+
+@pytest.mark.parametrize("step", ["create", "claim"])
+def test_a_session_that_was_taken_although_the_store_failed_is_not_held_by_nobody(step, tmp_path):
+    class Failing(Passing):
+        fails = False
+
+        def create(self, session, **given):
+            lease = super().create(session, **given)
+            self.fail("create")
+            return lease
+
+        def claim(self, session, **given):
+            lease = super().claim(session, **given)
+            self.fail("claim")
+            return lease
+
+        def fail(self, where):
+            if self.fails and where == step:
+                self.fails = False
+                raise StoreFailedError("the folder could not be synced")
+
+    with AgentStore(Failing(open_store(tmp_path / "agents.db"))) as store:
+        if step == "claim":
+            store.session("a").__enter__().close()
+        store.backend.fails = True
+        with pytest.raises(StoreFailedError, match="synced"), store.session("a"):
+            pass
+        with store.session("a") as s:
+            s.state["n"] = 1
+        assert store.state_at("a") == {"n": 1}

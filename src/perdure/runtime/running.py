@@ -9,7 +9,7 @@ import functools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perdure import limits
-from perdure.errors import EntryError, SessionUnknownError, SuspendedError
+from perdure.errors import EntryError, SessionUnknownError, StoreFailedError, SuspendedError
 from perdure.recovery import restore
 from perdure.runtime import entry as entries
 from perdure.runtime import runner
@@ -373,7 +373,11 @@ class Running:
     def _taken(self, opening: Opening, take: Take) -> Opened:
         self._keeper.give_back()
         with restore.offered(self.backend, opening.session):
-            return take(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)
+            try:
+                return take(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)
+            except StoreFailedError:
+                self._keeper.disown(opening.session, owner=self._owner)
+                raise
 
 
 def _stopping_on_signals(opened: Face) -> AbstractContextManager[None]:

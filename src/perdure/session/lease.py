@@ -160,6 +160,15 @@ class Keeper:
             with self._lock:
                 self._owed.pop(key, None)
 
+    def disown(self, session: str, *, owner: str) -> None:
+        """Gives a session back that was taken although the store failed at that: nobody here knows that he has it."""
+        with contextlib.suppress(PerdureError):
+            lease = self._store.lease(session)
+            with self._lock:
+                is_known = (session, lease.epoch) in self._leases
+            if lease.owner == owner and not is_known:
+                self.let_go(lease)
+
     def close(self) -> None:
         """Ends the background thread. Leases that are still kept run out by themselves."""
         with self._lock:
