@@ -22,9 +22,13 @@ from perdure import clock, faults
 from perdure.log.action import Actions
 from perdure.runtime import entry
 from perdure.runtime.store import AgentStore
+from perdure.session import core
 
 LISTENED = ("append.before", "append.after", "effect.before", "effect.after")
 INSTANTS_MAX = 3000
+
+BACKOFF_S = 0.001
+"""Between the tries of an action, whatever it declares: so many lives have no time to wait."""
 
 
 class Crash(BaseException):
@@ -152,6 +156,7 @@ def living(around: World, *, code: str = "1") -> Iterator[None]:
         (clock, "new_random"): lambda: around.draw("random"),
         (entry, "fingerprint"): lambda _fn: code,
         (faults, "hook"): around.reached,
+        (core, "backoff_s"): lambda *_, **__: BACKOFF_S,
     }
     with contextlib.ExitStack() as stack:
         for (module, name), value in patches.items():

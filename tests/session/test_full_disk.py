@@ -122,7 +122,8 @@ def test_a_session_that_was_taken_although_the_store_failed_is_not_held_by_nobod
 
     with AgentStore(Failing(open_store(tmp_path / "agents.db"))) as store:
         if step == "claim":
-            store.session("a").__enter__().close()
+            with store.session("a"):
+                pass
         store.backend.fails = True
         with pytest.raises(StoreFailedError, match="synced"), store.session("a"):
             pass
