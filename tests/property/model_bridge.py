@@ -24,10 +24,11 @@ from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.runtime import entry
 from perdure.runtime.store import AgentStore
-from perdure.session import declare
+from perdure.session import core, declare
 from perdure.session.call import DECLARED, IdempotencyKey, Options
 from perdure.stores import open_store
 from tests.property.lives import until_all_have_died
+from tests.property.worlds import BACKOFF_S
 
 SESSION = "model"
 PLACE = Path(os.environ.get("PERDURE_MODEL") or Path(__file__).resolve().parents[2] / ".." / "shared" / "model")
@@ -149,6 +150,7 @@ def _listening(outside: Any, code: str) -> Iterator[None]:
         mock.patch.object(faults, "hook", reached),
         mock.patch.object(entry, "fingerprint", return_value=code),
         mock.patch.dict(declare.UNDOS, undos),
+        mock.patch.object(core, "backoff_s", return_value=BACKOFF_S),
     ):
         outside.tick()
         yield
