@@ -74,6 +74,7 @@ def test_any_program_in_an_event_loop_ends_as_in_a_thread(program: Program) -> N
 
 
 @pytest.mark.storm
+@pytest.mark.timeout(400)  # 20 s of computing, which a busy machine makes minutes of
 @settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
 @given(programs())
 def test_any_program_ends_as_if_unharmed(program: Program) -> None:
