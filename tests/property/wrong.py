@@ -30,7 +30,7 @@ def _doubt_runs_again(patch: pytest.MonkeyPatch) -> None:
     def decide(_self: Any, _call: Any, _action: Any, _known: Any) -> Any:
         yield from ()
 
-    patch.setattr(Journal, "_decide", decide)
+    patch.setattr(Journal, "decide", decide)
 
 
 def _save_reenters_script(patch: pytest.MonkeyPatch) -> None:

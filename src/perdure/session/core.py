@@ -28,9 +28,9 @@ from perdure.session import call as calls
 from perdure.session import failure
 from perdure.session.attempt import cut_short_us
 from perdure.session.backoff import backoff_s
-from perdure.session.call import Call, Done, NotDone
+from perdure.session.call import Call
 from perdure.session.children import Starts
-from perdure.session.ground import Ground
+from perdure.session.doubts import Doubts
 from perdure.session.people import Ask, People
 from perdure.session.request import (
     Attempt,
@@ -41,7 +41,6 @@ from perdure.session.request import (
     Ended,
     Find,
     Steps,
-    Verify,
 )
 from perdure.session.streams import Streams
 from perdure.session.undoing import OWN_UNDOS
@@ -65,7 +64,7 @@ class Broken:
     duration_us: int = 0
 
 
-class Journal(Ground):
+class Journal(Doubts):
     """The calls and values of an open session."""
 
     digests: Digests
@@ -77,7 +76,6 @@ class Journal(Ground):
         self.nonce, self.undos = nonce, undos
         self.people, self.children, self.streams = People(self), Starts(self), Streams(self)
         self._asked: dict[int, int] = {}
-        self._undoing: tuple[bytes, ...] = ()
         self._broken: dict[tuple[Any, ...], Broken] = {}
 
     @property
@@ -238,28 +236,7 @@ class Journal(Ground):
             yield from self.siblings_first(call.text(), live=call)
         if action is None:
             return None if call.key is not None else (yield from self._ask_if_standing(call))
-        return (yield from self._decide(call, action, known))
-
-    def _decide(self, call: Call, action: Action, known: Outcome | None) -> Steps:
-        if known and known.nothing_happened:
-            return None
-        if max(call.effect, action.effect, key=STRICTNESS.index) != "once":
-            return None
-        try:
-            return (yield from self.settle_doubt(call, action))
-        except Suspended:
-            known = yield from self._decided_meanwhile(action)
-            if known is None:
-                raise
-            return None if known.nothing_happened else known
-
-    def _decided_meanwhile(self, action: Action) -> Steps:
-        """What a person has sent about a doubt that the code has come to; None if nothing."""
-        if self.stack or self.inbox.is_waiting:
-            return None
-        before = self.head
-        yield from self.inbox.wait(0.0)
-        return None if self.head == before else Actions((yield from self.whole()))[action.seq].known
+        return (yield from self.decide(call, action, known))
 
     def _find_key(self, call: Call) -> Steps:
         """The newest action with this key, on whatever branch, that was not undone."""
@@ -269,29 +246,6 @@ class Journal(Ground):
                 self.check_key(call, action)
                 return action
         return None
-
-    def settle_doubt(self, call: Call | None, action: Action) -> Steps:
-        """Asks `verify`; raises `Suspended` when it cannot tell. None: it did not happen and may run."""
-        yield from self._await_deadline(action)
-        said = (yield Verify(call, action)) if call and call.options.verify else None
-        if isinstance(said, Done):
-            outcome = Outcome("result", values.encode(said.result, at=f"result of verify for {action.name}"))
-        elif isinstance(said, NotDone):
-            outcome = Outcome("not done")
-        else:
-            raise Suspended((action.seq,))
-        body = {"started": action.seq, **outcome_body(outcome), "by": "verify", "why": ""}
-        yield from self.commit(Draft("settled", body, self._marks(action)))
-        return None if outcome.how == "not done" else outcome
-
-    def _await_deadline(self, action: Action) -> Steps:
-        """One in doubt may still be running where it was started, until its time is over or that process is."""
-        left_s = (action.started_us - clock.now_us()) / 1e6 + (action.timeout_s or 0.0)
-        if left_s <= 0 or action.timeout_s is None:
-            return
-        owners = [e for e in (yield from self.whole()) if e.kind == "owned" and e.seq < max(action.seq, action.tried)]
-        if owners and owners[-1].epoch < self.epoch:
-            yield AwaitTime(min(left_s, action.timeout_s), owners[-1]["owner"])
 
     # --- effects that stand on a branch that was left -----------------------------------------------------------------
 
@@ -427,12 +381,6 @@ class Journal(Ground):
         body = {"started": action.seq, **outcome_body(ended.outcome), "duration_us": duration_us}
         written = self.commit(Draft("action_finished", body, self._marks(action)))
         yield from self._unless_broken(call, Broken(action, ended, duration_us), written)
-
-    def _marks(self, action: Action) -> tuple[bytes, ...]:
-        """What the records of an action are looked up by: its key; for an undo, the key of what it undoes."""
-        if action.undoes is not None:
-            return self._undoing
-        return (key_mark(action.key),) if action.key is not None else ()
 
     def failures_of(self, action: Action) -> int:
         """How often this action has ended with an error so far, over the whole log."""
