@@ -42,11 +42,13 @@ class Blobs:
         """A frame around an encoded body; its large leaves are in chunks. Raises LimitError as `frame.seal` does."""
         if len(data) < limits.BLOB_BYTES_MIN or codec != "msgpack":
             return seal(data, codec=codec, dictionary=dictionary)
+        leaves = large(data, least=limits.BLOB_BYTES_MIN)
+        if not leaves:
+            return seal(data, codec=codec, dictionary=dictionary)
         if dictionary is not None and len(data) <= TRIED_BYTES_MAX:
             whole = seal(data, codec=codec, dictionary=dictionary)
             if len(whole) * NEWS <= len(data):
                 return whole
-        leaves = large(data, least=limits.BLOB_BYTES_MIN)
         found = [Blob(begin, end - begin, self._stored(data[begin:end])) for begin, end in leaves]
         return seal(data, codec=codec, dictionary=dictionary, blobs=found)
 

@@ -6,7 +6,6 @@ It knows no frames.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -36,8 +35,7 @@ _LENGTHS: Final = {
 """By its first byte, how many bytes the length takes, and how many follow it before the content."""
 
 _BYTES: Final = (0xC4, 0xC5, 0xC6)
-_LONG: Final = re.compile(rb"[\xc6\xc9\xdb](?:\x00[^\x00]|[\x01-\x3f])", re.DOTALL)
-_ANY: Final = re.compile(rb"[\xc4-\xc9\xd9-\xdb]")
+_LONG: Final = (0xC6, 0xC9, 0xDB)
 _SHORT_MAX: Final = 0xFFFF
 """Longer leaves have a length of four bytes."""
 
@@ -60,12 +58,13 @@ def large(data: bytes, *, least: int) -> list[tuple[int, int]]:
 
 def _may_have(data: bytes, begin: int, end: int, least: int) -> bool:
     """Whether some bytes look like the header of a large leaf: finding none takes no time to speak of."""
-    header = _LONG if least > _SHORT_MAX else _ANY
-    for match in header.finditer(data, begin, end):
-        at = match.start()
-        width, _ = _LENGTHS[data[at]]
-        if least <= int.from_bytes(data[at + 1 : at + 1 + width]) < end - at:
-            return True
+    for lead in _LONG if least > _SHORT_MAX else _LENGTHS:
+        width, _ = _LENGTHS[lead]
+        at = data.find(lead, begin, end)
+        while at >= 0:
+            if least <= int.from_bytes(data[at + 1 : at + 1 + width]) < end - at:
+                return True
+            at = data.find(lead, at + 1, end)
     return False
 
 
