@@ -1,17 +1,22 @@
 """perdure: durable state for AI agents. A run that is killed at any instant goes on from where it was."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from perdure.errors import ConflictError, DivergedError, HeldError, PerdureError, SuspendedError
 from perdure.runtime.outcome import Outcome, Question
 from perdure.runtime.store import AgentStore
 from perdure.runtime.store import open_agent_store as open
-from perdure.session.async_session import AsyncSession
 from perdure.session.call import Done, IdempotencyKey, NotDone, Unknown
 from perdure.session.declare import action, agent, steps
 from perdure.session.people import Ask
 from perdure.session.session import Session
 from perdure.state.delta import patch
-from perdure.state.foreign import Baseline
 from perdure.values import Opaque, allow, storable
+
+if TYPE_CHECKING:
+    from perdure.session.async_session import AsyncSession
+    from perdure.state.foreign import Baseline
 
 __version__ = "0.1.0"
 
@@ -41,3 +46,16 @@ __all__ = [
     "steps",
     "storable",
 ]
+
+_LATE = {"AsyncSession": "perdure.session.async_session", "Baseline": "perdure.state.foreign"}
+"""Where the names are that few programs use: loaded by the first who does."""
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that this gives
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LATE[name]), name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATE})

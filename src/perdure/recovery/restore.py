@@ -9,14 +9,17 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.errors import DamageError, FormatNewerError, RestoreError, UnfinishedError
 from perdure.log.origin import seam_of
 from perdure.log.summary import with_point
-from perdure.recovery.history import SNAPSHOTS, History, history
 from perdure.session.opening import summary_of
+from perdure.session.snapshot import SNAPSHOTS
 from perdure.stores.contract import Head, Point, Store
+
+if TYPE_CHECKING:
+    from perdure.recovery.history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ def newest_valid(store: Store, session: str, *, upto: int | None = None) -> Foun
     Raises `RestoreError` if there is none, `SessionUnknownError`, `SessionErasedError`, `FormatNewerError`, and
     `DamageError` if the store cannot even say where the log ends.
     """
+    from perdure.recovery.history import history
+
     return newest_of(history(store, session), upto=upto)
 
 

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 
 from perdure import limits
 from perdure.errors import SessionUnknownError
-from perdure.log import branches as log_branches
 from perdure.log.origin import seam_of
-from perdure.recovery import preview, restore
-from perdure.recovery.difference import difference
-from perdure.session.forking import Fork, fork, place_of
+from perdure.recovery import restore
 from perdure.session.opening import summary_of
 from perdure.session.snapshot import Reader
 from perdure.session.table import Table
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.recovery.difference import Diff
     from perdure.recovery.preview import Preview
+    from perdure.session.forking import Fork
     from perdure.stores.contract import Store as Backend
 
 ENDED = frozenset({"completed", "cancelled"})
@@ -44,6 +42,8 @@ class Branching:
         re-entry point), or None: the end of the log. What is in doubt there is in doubt in the fork. The session may be
         running. Durable on return. Raises `NoPointError`, `SessionExistsError`, `SessionUnknownError`, `DamageError`.
         """
+        from perdure.session.forking import fork, place_of
+
         with restore.offered(self.backend, check_session_id(session)):
             if isinstance(at, str) or (at is not None and at <= 0):
                 at = place_of(Reader(self.backend, session), at)
@@ -64,20 +64,28 @@ class Branching:
         before `to`. Of such neighbours only the delta is read, and `was` of a change is known only if it is asked for.
         True if anything differs. Raises `NoPointError`, `DamageError`.
         """
+        from perdure.recovery.difference import difference
+
         other = check_session_id(session if other is None else other)
         with restore.offered(self.backend, check_session_id(session)):
             return difference(self.backend, session, at, other=other, to=to, was=was)
 
     def branches(self, session: str) -> Table[Branch]:
         """The branches of a session, in the order in which they began. Reads the whole log. Raises `DamageError`."""
-        return Table(log_branches.branches(self._entries(session)))
+        from perdure.log.branches import branches
+
+        return Table(branches(self._entries(session)))
 
     def branch(self, session: str, which: int | str) -> list[Entry]:
         """The records of a branch (its number or name) as it was at its end. Raises `NoPointError`."""
-        return log_branches.at_its_end(self._entries(session), which)
+        from perdure.log.branches import at_its_end
+
+        return at_its_end(self._entries(session), which)
 
     def preview_resume(self, session: str) -> Preview:
         """What running the session again would do; nothing is run or written. Raises `DamageError`."""
+        from perdure.recovery import preview
+
         entries = self._entries(session)
         return preview.of_resume(session, entries, seam=seam_of(self.backend.head(session).bases))
 
@@ -86,6 +94,8 @@ class Branching:
 
         Raises `NoPointError`, `DamageError`.
         """
+        from perdure.recovery import preview
+
         entries = self._entries(session)
         return preview.of_rollback(session, entries, to, seam=seam_of(self.backend.head(session).bases))
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.ops.collection import GcReport, gc
-from perdure.ops.doctor import Diagnosis, doctor
-from perdure.ops.erasure import Erased, erasable, erase
-from perdure.ops.going_on import GoneOn, go_on
-from perdure.ops.retention import Policy
 from perdure.runtime import kin
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
+    from perdure.ops.collection import GcReport
+    from perdure.ops.doctor import Diagnosis
+    from perdure.ops.erasure import Erased
+    from perdure.ops.going_on import GoneOn
     from perdure.stores.contract import Store as Backend
 
 
@@ -36,6 +35,9 @@ class Keeping:
         changes nothing and tells what would go. Durable on return; killed anywhere, it is just done again. Raises
         `RefusedError` when neither is said, `SessionUnknownError`, `SessionErasedError`.
         """
+        from perdure.ops.collection import gc
+        from perdure.ops.retention import Policy
+
         policy = Policy(keep_last, keep_s)
         return gc(self.backend, None if session is None else check_session_id(session), policy, dry_run=dry_run)
 
@@ -47,6 +49,8 @@ class Keeping:
         `HeldError` when somebody holds one of them, `SessionUnknownError`, and `StoreFailedError` when a reader keeps
         bytes from going: then do it again.
         """
+        from perdure.ops.erasure import Erased, erase
+
         gone = self._erasable(session, family=family)
         done = [erase(self.backend, one, family=False) for one in gone]
         return Erased(gone, "; ".join(one.left for one in done if one.left))
@@ -57,6 +61,8 @@ class Keeping:
         return self._erasable(session, family=family)
 
     def _erasable(self, session: str, *, family: bool) -> tuple[str, ...]:
+        from perdure.ops.erasure import erasable
+
         under = [*kin.descendants(self.backend, check_session_id(session)), session]
         return tuple(dict.fromkeys(gone for one in under for gone in erasable(self.backend, one, family=family)))
 
@@ -66,6 +72,8 @@ class Keeping:
         `fix` mends what is safe to mend: indexes and summaries are made anew from a log that is whole, chunks that
         nothing needs go, leases of the dead are given back, unused space too. Nothing that was recorded is changed.
         """
+        from perdure.ops.doctor import doctor
+
         return doctor(self.backend, deep=deep, fix=fix)
 
     def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
@@ -75,4 +83,6 @@ class Keeping:
         lists the effects among it that must not happen again. Raises `RefusedError` if the session is not damaged,
         `DamageError` if not even its opening is good, `SessionExistsError`.
         """
+        from perdure.ops.going_on import go_on
+
         return go_on(self.backend, check_session_id(session), check_session_id(into), by=by)

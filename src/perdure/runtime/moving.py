@@ -8,11 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from perdure.ops import portable, transfer
-from perdure.ops.receiving import Holder, received
 from perdure.recovery import restore
-from perdure.runtime import driving
-from perdure.runtime import replay as replays
 from perdure.session.opening import NO_INPUT
 from perdure.stores.ids import check_session_id
 
@@ -20,6 +16,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping
 
+    from perdure.ops import transfer
     from perdure.ops.transfer import Moved
     from perdure.runtime.outcome import Outcome
     from perdure.runtime.replay import Replay
@@ -48,6 +45,8 @@ class Moving:
         A session may be exported while it runs. Raises `RefusedError` when a file of that name is there, `DamageError`,
         `StoreFailedError`.
         """
+        from perdure.ops import portable, transfer
+
         return portable.written(Path(path), *transfer.sent(self.backend, check_session_id(session)))
 
     def import_file(self, path: str | os.PathLike[str]) -> Moved:
@@ -56,14 +55,20 @@ class Moving:
         Nothing is written unless all of the file is what was exported; what a crash cuts off half-way is `unfinished`
         until the file is imported again. Raises `SessionExistsError`, `SessionErasedError`, `HeldError`, `DamageError`.
         """
+        from perdure.ops import portable
+
         with portable.read(Path(path)) as (origin, items):
             return self._receive(origin, items)
 
     def copy(self, session: str, to: Self) -> Moved:
         """Brings a session, as it is at this moment, to another store, under its own id. As export and import do."""
+        from perdure.ops import transfer
+
         return to._receive(*transfer.sent(self.backend, check_session_id(session)))
 
     def _receive(self, origin: transfer.Origin, items: Iterable[transfer.Item]) -> Moved:
+        from perdure.ops.receiving import Holder, received
+
         holder = Holder(self.backend, self._keeper, self._owner, self._lease_s)
         return received(holder, origin, items)
 
@@ -73,8 +78,10 @@ class Moving:
         `fn` is the code; without it the recorded entry point. True if it does what is recorded. `docs/replay.md` tells
         what is compared. Raises `EntryError`, `SessionUnknownError`, `DamageError`.
         """
+        from perdure.runtime.replay import replay
+
         with restore.offered(self.backend, check_session_id(session)):
-            return replays.replay(self.backend, session, fn)
+            return replay(self.backend, session, fn)
 
     def drive(
         self,
@@ -96,6 +103,8 @@ class Moving:
         The session itself stays as it is. Raises `UndecidedError` for a result that is not answered from that place,
         and as `fork` and `run` do.
         """
+        from perdure.runtime import driving
+
         code = fn or driving.function(self.backend, session)
         change = driving.Change(result or {}, input, reason, by)
         with restore.offered(self.backend, check_session_id(session)):

@@ -5,11 +5,9 @@ Enters its code until the session is over or must wait.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
 import threading
-from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from perdure.errors import (
@@ -25,6 +23,7 @@ from perdure.errors import (
 )
 from perdure.runtime.outcome import Outcome
 from perdure.session import scope
+from perdure.session.waiting import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -73,7 +72,7 @@ async def along_async(session: AsyncSession, course: Generator[Any, Any, T]) -> 
                     done = await request
                 except BaseException as raised:  # noqa: BLE001 - told to the course, which knows what it means
                     error = session.why(raised)
-                    if isinstance(error, Exception | Leaving | CancelledError):
+                    if isinstance(error, Exception | Leaving) or is_cancelled(error):
                         await session.drained()
         except StopIteration as ended:
             return ended.value  # type: ignore[no-any-return]
@@ -83,34 +82,40 @@ def _course(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
     """What is done in turn, each time yielded: what it gave, or what is to be awaited for it."""
     while True:
         try:
-            yield session.enter()
-            return (yield from _enter(session, fn, steps=steps))
+            return (yield from _entry(session, fn, steps=steps))
         except RolledBack:
             continue
-        except Suspended as suspended:
-            yield session.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
-            return Outcome("waiting", reason=str(suspended))
-        except Stopped as stopped:
-            if not stopped.recorded:
-                yield session.note_status(stopped.status, reason=str(stopped))
-            return Outcome(stopped.status, reason=str(stopped))
-        except Idle as idle:
-            if not idle.recorded:
-                yield session.note_status("idle")
-            return Outcome("idle", reason=str(idle))
-        except CancelledError as cancelled:
+
+
+def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
+    try:
+        yield session.enter()
+        return (yield from _steps(session, fn, steps=steps))
+    except Suspended as suspended:
+        yield session.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
+        return Outcome("waiting", reason=str(suspended))
+    except Stopped as stopped:
+        if not stopped.recorded:
+            yield session.note_status(stopped.status, reason=str(stopped))
+        return Outcome(stopped.status, reason=str(stopped))
+    except Idle as idle:
+        if not idle.recorded:
+            yield session.note_status("idle")
+        return Outcome("idle", reason=str(idle))
+    except (StoreError, ClosedError, DamageError):
+        raise
+    except Exception as error:  # noqa: BLE001 - the agent's own error: recorded, and told to the caller
+        if (yield session.is_completed()):
+            return Outcome("completed", session.result)
+        yield session.note_failure(error)
+        return Outcome("failed", error=error, reason=f"{type(error).__name__}: {error}")
+    except BaseException as cancelled:
+        if is_cancelled(cancelled):
             yield session.note_failure(cancelled)
-            raise
-        except (StoreError, ClosedError, DamageError):
-            raise
-        except Exception as error:  # noqa: BLE001 - the agent's own error: recorded, and told to the caller
-            if (yield session.is_completed()):
-                return Outcome("completed", session.result)
-            yield session.note_failure(error)
-            return Outcome("failed", error=error, reason=f"{type(error).__name__}: {error}")
+        raise
 
 
-def _enter(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
+def _steps(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
     while True:
         value = yield fn(session)
         if (yield session.end(result=value, completed=not steps, progress=steps)):
@@ -119,6 +124,8 @@ def _enter(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
 
 def in_a_loop(work: Coroutine[Any, Any, T], *, instead: str) -> T:
     """Runs it in an event loop of its own. Raises `EntryError` inside of one: nothing may block it."""
+    import asyncio
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

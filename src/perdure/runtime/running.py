@@ -13,11 +13,9 @@ from perdure.errors import EntryError, SessionUnknownError, StoreFailedError, Su
 from perdure.recovery import restore
 from perdure.runtime import entry as entries
 from perdure.runtime import runner
-from perdure.runtime.aio import AsyncStore
 from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
 from perdure.runtime.shared import Shared
-from perdure.session.async_session import AsyncSession
 from perdure.session.declare import Agent, agent_of, undos_of
 from perdure.session.lease import Keeper, new_owner
 from perdure.session.opening import NO_INPUT, Opened, Opening, find, hold, result_of
@@ -31,7 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
+    from perdure.runtime.aio import AsyncStore
     from perdure.runtime.outcome import Question
+    from perdure.session.async_session import AsyncSession
     from perdure.session.children import Spawned
     from perdure.session.face import Face
     from perdure.stores.contract import Store as Backend
@@ -63,6 +63,8 @@ class Running:
     @functools.cached_property
     def aio(self) -> AsyncStore:
         """The same, awaited: for an event loop, which none of it blocks."""
+        from perdure.runtime.aio import AsyncStore
+
         return AsyncStore(self)  # type: ignore[arg-type]
 
     def questions(self, session: str) -> tuple[Question, ...]:
@@ -354,6 +356,8 @@ class Running:
         parts: Collection[str] | None = None,
         take: Take = hold,
     ) -> AsyncSession:
+        from perdure.session.async_session import AsyncSession
+
         opened = await in_thread(self._taken, opening, take)
         return AsyncSession(
             opened,

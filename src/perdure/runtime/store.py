@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,11 +19,8 @@ from perdure.errors import (
 from perdure.log import points
 from perdure.log.action import Actions
 from perdure.recovery import restore
-from perdure.recovery.verify import verify
-from perdure.runtime import kin, operator, sending, shared
+from perdure.runtime import kin, sending, shared
 from perdure.runtime.branching import Branching
-from perdure.runtime.content import ActionContent, content
-from perdure.runtime.detail import Detail, detail
 from perdure.runtime.keeping import Keeping
 from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Question
@@ -45,6 +41,9 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Entry
     from perdure.recovery.verify import Report
+    from perdure.runtime import operator
+    from perdure.runtime.content import ActionContent
+    from perdure.runtime.detail import Detail
     from perdure.stores.contract import Point
 
 
@@ -150,6 +149,8 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
     def verify(self, session: str) -> Report:
         """Checks every byte of a session; changes nothing. Raises `SessionUnknownError`, `SessionErasedError`."""
+        from perdure.recovery.verify import verify
+
         return verify(self.backend, check_session_id(session))
 
     def _point(self, session: str, at: int | str) -> int:
@@ -176,6 +177,8 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
         With `branch` (its number or name) restore points and actions are those of that branch as it was at its end.
         """
+        from perdure.runtime.detail import detail
+
         return detail(self, session, of=branch)
 
     def action(self, session: str, seq: int) -> ActionContent:
@@ -183,6 +186,8 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
         Raises `UndecidedError` when no action starts there, `DamageError`.
         """
+        from perdure.runtime.content import content
+
         with restore.offered(self.backend, check_session_id(session)):
             self.backend.head(session)
             return content(self.backend, session, seq)
@@ -301,6 +306,8 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
     def checkpoint(self, session: str, name: str, *, at: int | str = -1, by: str = "") -> int:
         """Names a restore point that is there (see `operator.checkpoint`). Its number. Durable on return."""
+        from perdure.runtime import operator
+
         return operator.checkpoint(self, session, name, at=at, by=by)
 
     def rollback(
@@ -316,6 +323,8 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
         `branch` is a name for the branch that begins there.
         """
+        from perdure.runtime import operator
+
         return operator.rollback(self, session, to, reason=reason, by=by, branch=branch)
 
     def _decidable(self, session: str) -> tuple[Actions, dict[int, Entry]]:
@@ -333,6 +342,8 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
     def _repr_html_(self) -> str:
         """The store for a notebook: its sessions."""
+        import html
+
         try:
             shown = self.sessions()._repr_html_()
         except PerdureError as error:

@@ -5,14 +5,11 @@ How the core's requests are answered, in a thread or in an event loop, is for th
 
 from __future__ import annotations
 
-import asyncio
-import html
 import inspect
 import logging
 import os
 import threading
 import weakref
-from asyncio import CancelledError
 from collections import ChainMap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -42,6 +39,7 @@ from perdure.session.snapshot import snapshot
 from perdure.session.status import status
 from perdure.session.table import Table, parts_as_html
 from perdure.session.typed import Typed
+from perdure.session.waiting import is_cancelled
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -191,6 +189,8 @@ class Face:
         """The session for a notebook: its state as far as it is loaded, its restore points, what is pending."""
         with self._lock:
             parts, names = self._core.state.touched(), self._core.state.order()
+        import html
+
         shown = [f"<p><b>{html.escape(self.id)}</b> {'closed' if self._closed else self._core.form}</p>"]
         shown.append(parts_as_html(parts, names))
         if not self._closed:
@@ -208,7 +208,7 @@ class Face:
 
     def why(self, error: BaseException) -> BaseException:
         """What the run is left with, when the code came out with this error: tasks make groups of errors of it."""
-        hidden = isinstance(error, BaseExceptionGroup | CancelledError)
+        hidden = isinstance(error, BaseExceptionGroup) or is_cancelled(error)
         return self._core.leaving if hidden and self._core.leaving is not None else error
 
     def __repr__(self) -> str:
@@ -345,7 +345,11 @@ class Trying:
     def called(self) -> Any:
         """What its function returns, in this thread; an undo may be a coroutine function, all else was refused."""
         result = self.fn(*self.args, **self.kwargs)
-        return asyncio.run(result) if is_coroutine(self.fn) else result
+        if not is_coroutine(self.fn):
+            return result
+        import asyncio
+
+        return asyncio.run(result)
 
     def returned(self, result: Any) -> tuple[Ended, int]:
         """It returned this."""

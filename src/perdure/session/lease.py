@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
+import platform
 import threading
 import time
 import uuid
@@ -31,7 +31,7 @@ def new_owner() -> str:
     """A name for this process that no other has, with what tells others whether it is still there."""
     pid = os.getpid()
     told = {
-        "host": socket.gethostname(),
+        "host": platform.node(),
         "pid": pid,
         "boot": _read("/proc/sys/kernel/random/boot_id"),
         "space": _link("/proc/self/ns/pid"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import html
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -59,6 +58,8 @@ def _cell(row: Any, name: str) -> str:
 
 def as_html(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table for a notebook, with everything escaped."""
+    import html
+
     head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f'<table class="perdure"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
+import sys
 import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Coroutine
 
 P = ParamSpec("P")
@@ -23,6 +24,8 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     Not one of the loop's pool: what waits for each other here must never wait for a place in it. Cancelling does not
     stop the thread; its result is lost then.
     """
+    import asyncio
+
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -53,5 +56,13 @@ async def to_its_end(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
     while True:
         try:
             return await work(), cancelled
-        except asyncio.CancelledError:
+        except BaseException as error:
+            if not is_cancelled(error):
+                raise
             cancelled = True
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Whether a task was cancelled by this. Where nothing has loaded an event loop yet, there is none."""
+    known = sys.modules.get("asyncio.exceptions")
+    return known is not None and isinstance(error, known.CancelledError)

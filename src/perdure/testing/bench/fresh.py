@@ -95,5 +95,7 @@ def tell(answer: object) -> None:
 
 
 def _environment() -> dict[str, str]:
+    """Of the one who measures; bytecode may be kept, as that of an installed package is."""
     path = os.pathsep.join(filter(None, (str(SOURCE), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": path}
