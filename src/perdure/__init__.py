@@ -12,7 +12,7 @@ from perdure.session.declare import action, agent, steps
 from perdure.session.people import Ask
 from perdure.session.session import Session
 from perdure.state.delta import patch
-from perdure.values import Opaque, allow, storable
+from perdure.values import Opaque, Secret, allow, storable
 
 if TYPE_CHECKING:
     from perdure.session.async_session import AsyncSession
@@ -35,6 +35,7 @@ __all__ = [
     "Outcome",
     "PerdureError",
     "Question",
+    "Secret",
     "Session",
     "SuspendedError",
     "Unknown",

@@ -7,7 +7,9 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     ├── StorableError            a value or a class that cannot be stored exactly
     │   ├── UnstorableError          the value at a path
     │   ├── TagError                 a registration that contradicts another, or stored fields that do not fit
-    │   └── LimitError               a bound of `limits` is exceeded
+    │   ├── LimitError               a bound of `limits` is exceeded
+    │   └── SecretFoundError         what looks like a secret, on its way into a store without keys
+    ├── SecretMissingError       a Secret whose value is not to be had here
     ├── DamageError              stored bytes that are not what was written
     │   ├── FormatNewerError         written by a newer perdure; not damage, but unreadable here
     │   ├── RestoreError             no snapshot that is provably good for this request
@@ -88,6 +90,25 @@ class LimitError(StorableError):
     """A bound of `perdure.limits` is exceeded."""
 
     code = "limit"
+
+
+class SecretFoundError(StorableError):
+    """What looks like a secret was to be stored without encryption; `path` says where it is. Nothing was written."""
+
+    code, exit_status = "secret-found", 11
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(
+            f"{path}: {what}. A store without keys keeps no secrets; nothing was written. Keep a reference in its "
+            'place (perdure.Secret("secret://env/NAME")), open the store with keys=, or with secrets="mask" or "allow"'
+        )
+        self.path, self.what = path, what
+
+
+class SecretMissingError(PerdureError):
+    """A Secret whose value is not to be had here. The message says what was looked for, and where."""
+
+    code, exit_status = "secret-missing", 12
 
 
 class DamageError(PerdureError):

@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pydantic
 
-from perdure.values import Opaque
+from perdure.values import Opaque, Secret
 from tests.property import classes as c
 
 
@@ -172,6 +172,8 @@ KINDS: dict[str, Callable[[], Any]] = {
     "array": lambda: array.array("h", [1, -2]),
     "array_float": lambda: array.array("f", [0.5, float("inf")]),
     "array_empty": lambda: array.array("Q"),
+    "secret": lambda: Secret("secret://env/PERDURE_TEST_SECRET"),
+    "secret_with_a_value": lambda: Secret("secret://vault/agents/key", value="held by the program alone"),
 }
 
 UNHASHABLE_RANGES: dict[str, Callable[[], Any]] = {"slice": lambda: slice(1, None, [2])}

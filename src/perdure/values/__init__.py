@@ -13,6 +13,7 @@ from perdure.values.frame import Dictionary, address, named, seal, unseal
 from perdure.values.messagepack import packed
 from perdure.values.opaque import Opaque
 from perdure.values.registry import allow, is_allowed, storable
+from perdure.values.secret import Secret
 
 __all__ = [
     "CONTAINERS",
@@ -20,6 +21,7 @@ __all__ = [
     "Blobs",
     "Dictionary",
     "Opaque",
+    "Secret",
     "address",
     "allow",
     "decode",

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from perdure.values import arrays, messagepack, registry
 from perdure.values.opaque import Opaque
+from perdure.values.secret import Secret
 
 CONTAINERS: Final[frozenset[type]] = frozenset({dict, list, tuple})
 """Exact types whose children are compared one by one; everything else that can be stored is a leaf."""
@@ -27,7 +28,7 @@ CONTAINERS: Final[frozenset[type]] = frozenset({dict, list, tuple})
 IMMUTABLE: Final[frozenset[type]] = frozenset(
     {
         *(type(None), bool, int, float, complex, str, bytes, range, type(Ellipsis)),
-        *(decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern, Opaque),
+        *(decimal.Decimal, fractions.Fraction, uuid.UUID, re.Pattern, Opaque, Secret),
         *(dt.datetime, dt.date, dt.time, dt.timedelta, dt.timezone, zoneinfo.ZoneInfo),
         *(pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath),
         *(ipaddress.IPv4Address, ipaddress.IPv4Network, ipaddress.IPv4Interface),

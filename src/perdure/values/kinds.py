@@ -23,6 +23,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from perdure.errors import DamageError, FormatNewerError, PerdureError, TagError
+from perdure.values import secret
 from perdure.values.path import Refusal, key_step
 
 Step = Callable[[Any, int], str]
@@ -371,6 +372,8 @@ KINDS: Final = (
     Kind(35, "ipv6_interface", *_pair(ipaddress.IPv6Interface)),
     Kind(36, "pattern", re.Pattern, list, _dump_pattern, _load_pattern),
     Kind(37, "array", array.array, list, _dump_array, _load_array),
+    # 38 is below
+    Kind(39, "secret", secret.Secret, str, secret.dump, secret.load),
 )
 
 PYDANTIC_ZONE: Final = Kind(38, "pydantic_zone", dt.tzinfo, int, _dump_offset, _load_offset)
