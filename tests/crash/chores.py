@@ -226,7 +226,7 @@ def check(store: AgentStore, place: Path, folder: Path, newest: Mapping[str, int
             CHECKS[step](store, folder, number)
     _check_newest(store, newest)
     for session in sorted(is_there):
-        problems = store.verify(session).problems
+        problems = store.verify(session, read_data=True).problems
         is_half = session == f"moved {newest.get('imported', -1) + 1}"
         assert is_half or not problems, f"{session}: {problems}"
         assert not is_half or {problem.kind for problem in problems} <= {"unfinished"}, problems

@@ -201,7 +201,7 @@ def check_offer(store: AgentStore, truth: Truth, *, at_least: int = 0) -> None:
     found = newest_valid(store.backend, SUBJECT)
     assert found.seq >= at_least, (found.seq, at_least, found.skipped)
     assert values.encode(found.state) == (truth[found.seq] if found.seq else values.encode({}))
-    assert store.verify(SUBJECT).newest_valid == found.seq
+    assert store.verify(SUBJECT, read_data=True).newest_valid == found.seq
 
 
 def refuses(open_it: Callable[[], Any]) -> str:

@@ -75,6 +75,10 @@ def test_what_is_left_of_a_batch_is_swept_or_used(tmp_path: Path) -> None:
     assert forked(lambda: save(3, die=False))[0] == b"saved"
     with open_agent_store(url) as store:
         assert store.state_at("s") == {"image": noise(3)}
-        assert (len(store.backend.chunk_sizes("s")), store.verify("s").ok) == (3, True)
+        assert (len(store.backend.chunk_sizes("s")), store.verify("s", read_data=True).ok) == (3, True)
         report = store.gc(keep_last=10, dry_run=False)
-        assert (report.chunks, store.verify("s").ok, store.state_at("s")) == (1, True, {"image": noise(3)})
+        assert (report.chunks, store.verify("s", read_data=True).ok, store.state_at("s")) == (
+            1,
+            True,
+            {"image": noise(3)},
+        )

@@ -83,7 +83,7 @@ def loads_right(store: AgentStore, session: str, truth: Truth) -> bool:
 
 def verifies(store: AgentStore, session: str) -> bool:
     try:
-        return store.verify(session).ok
+        return store.verify(session, read_data=True).ok
     except PerdureError:
         return False
 

@@ -75,7 +75,7 @@ def check(made: Subject, *, points: list[int], at_least: int, named: int | None 
     """What must hold whatever is damaged: it is found and named, nothing wrong loads, the newest good is offered."""
     truth = made.truth[SUBJECT]
     assert wrong_states(made.store, SUBJECT, truth, points=points) == []
-    report = made.store.verify(SUBJECT)
+    report = made.store.verify(SUBJECT, read_data=True)
     assert not report.ok
     assert named is None or named in [problem.seq for problem in report.problems], report
     found = newest_valid(made.store.backend, SUBJECT)
@@ -99,8 +99,8 @@ def test_the_session_is_as_the_sweep_needs_it(made: Subject) -> None:
     assert {body[4] for body in bodies} == {0, 1, 2}, "plain, compressed, and compressed with a dictionary"
     assert len([row for row in made.rows("chunks") if row[1] == 1]) > 3
     assert len(made.rows("keyframes")) > 2
-    assert made.store.verify(SUBJECT).ok
-    assert made.store.verify(OTHER).ok
+    assert made.store.verify(SUBJECT, read_data=True).ok
+    assert made.store.verify(OTHER, read_data=True).ok
     truth = made.truth[SUBJECT]
     assert wrong_states(made.store, SUBJECT, truth) == []
     assert [point.seq for point in made.store.snapshots(SUBJECT)] == sorted(truth)
@@ -128,7 +128,7 @@ def test_every_byte_of_every_record(made: Subject, column: str, at: int, count: 
         check(made, points=points, at_least=max((p for p in line if p < seq), default=0), named=seq)
         check_refused(made)
         change(made, seq, column, content)
-    assert made.store.verify(SUBJECT).ok
+    assert made.store.verify(SUBJECT, read_data=True).ok
 
 
 def test_every_field_of_every_header(made: Subject) -> None:
@@ -153,7 +153,7 @@ def test_every_field_of_every_header(made: Subject) -> None:
         check(made, points=line[-2:], at_least=max((p for p in line if p < seq), default=0), named=seq)
         check_refused(made)
         change(made, seq, name, was)
-    assert made.store.verify(SUBJECT).ok
+    assert made.store.verify(SUBJECT, read_data=True).ok
 
 
 @pytest.mark.parametrize("column", ["body", "chain"])
@@ -185,7 +185,7 @@ def test_every_byte_of_every_chunk(made: Subject) -> None:
             set_chunk(made, row[0], content)
             check(made, points=tip[-3:], at_least=0)
             set_chunk(made, row[0], row[3])
-    assert made.store.verify(SUBJECT).ok
+    assert made.store.verify(SUBJECT, read_data=True).ok
 
 
 def set_chunk(made: Subject, number: int, content: Any) -> None:
@@ -216,13 +216,13 @@ def test_every_byte_of_the_head(made: Subject) -> None:
         set_head(made, **{name: value})
         check_head(made, name)
         set_head(made, **was)
-    assert made.store.verify(SUBJECT).ok
+    assert made.store.verify(SUBJECT, read_data=True).ok
 
 
 def check_head(made: Subject, name: str) -> None:
     """As `check`; where the store cannot say where the log ends, that is the error, and nothing is offered."""
     assert wrong_states(made.store, SUBJECT, made.truth[SUBJECT]) == []
-    report = made.store.verify(SUBJECT)
+    report = made.store.verify(SUBJECT, read_data=True)
     assert not report.ok
     if report.records:
         assert report.newest_valid == max(made.truth[SUBJECT])
@@ -317,7 +317,7 @@ def test_the_heads_of_two_sessions_swapped(made: Subject) -> None:
         set_head(made, OTHER, **{name: mine[name] for name in names})
         for session in (SUBJECT, OTHER):
             assert wrong_states(made.store, session, made.truth[session]) == []
-            report = made.store.verify(session)
+            report = made.store.verify(session, read_data=True)
             assert not report.ok
             assert report.newest_valid == max(made.truth[session])
         check_refused(made)

@@ -90,7 +90,7 @@ def whole(store: perdure.AgentStore, session: str) -> bool:
         info = store.info(session)
     except SessionUnknownError:
         return False
-    assert [str(problem) for problem in store.verify(session).problems] == []
+    assert [str(problem) for problem in store.verify(session, read_data=True).problems] == []
     assert info.status == "paused"
     return True
 
@@ -100,7 +100,7 @@ def test_killed_while_it_is_made_it_is_whole_or_absent(url: str, point: str) -> 
     assert {name for name in faults.POINTS if name.startswith("fork.")} == set(POINTS)
     killed(url, lambda store: store.fork("a", at="c1", into="f"), at=point)
     with perdure.open(url) as store:
-        assert store.verify("a").ok
+        assert store.verify("a", read_data=True).ok
         assert whole(store, "f") == (point == "fork.after")
         if point != "fork.after":
             store.fork("a", at="c1", into="f")
@@ -126,7 +126,7 @@ def test_killed_anywhere_in_its_first_life_it_goes_on(url: str, tmp_path: Path) 
         with perdure.open(place) as store:
             assert store.run(agent, "f").result == result
             assert store.state_at("f") == state
-            assert store.verify("f").ok
+            assert store.verify("f", read_data=True).ok
         again = 1 if point == "effect.after" or (point.startswith("append") and _after_effect(place)) else 0
         assert unharmed["send"] <= outside.effects()["send"] <= unharmed["send"] + again
 

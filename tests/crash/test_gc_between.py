@@ -33,7 +33,7 @@ def lives(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Report:
             for info in self.sessions():
                 if info.status != "completed":
                     assert not self.gc(info.id, keep_last=0, dry_run=False).sessions[0].left_alone
-                    assert [str(problem) for problem in self.verify(info.id).problems] == []
+                    assert [str(problem) for problem in self.verify(info.id, read_data=True).problems] == []
             return opening(self, *args, **more)
 
         return opened

@@ -48,7 +48,7 @@ def url_of(path: Path) -> str:
 def states(path: Path) -> dict[int, bytes]:
     """What is there, each state as it is encoded; and all of it is whole."""
     with perdure.open(url_of(path)) as store:
-        assert [str(problem) for problem in store.verify("s").problems] == []
+        assert [str(problem) for problem in store.verify("s", read_data=True).problems] == []
         return {point.seq: values.encode(store.state_at("s", point.seq)) for point in store.snapshots("s")}
 
 

@@ -83,7 +83,7 @@ def everything(store: AgentStore, session: str = SUBJECT) -> tuple[Any, ...]:
 
 def assert_same(store: AgentStore, other: AgentStore, session: str = SUBJECT) -> None:
     assert everything(store, session) == everything(other, session)
-    assert other.verify(session).ok
+    assert other.verify(session, read_data=True).ok
     assert other.backend.lease(session).owner == ""
     assert other.backend.lease(session).epoch > store.backend.lease(session).epoch
 
@@ -110,7 +110,7 @@ def test_it_has_its_states_there_and_goes_on(file: Path, target: AgentStore) -> 
     assert found
     assert found.items() >= {seq: state for seq, state in TRUTH[SUBJECT].items() if seq in found}.items()
     assert target.run(agent, SUBJECT).result == RESULT
-    assert target.verify(SUBJECT).ok
+    assert target.verify(SUBJECT, read_data=True).ok
 
 
 def test_a_writer_of_before_is_fenced(file: Path, source: AgentStore, target: AgentStore) -> None:
@@ -291,7 +291,7 @@ def test_killed_anywhere_it_is_whole_or_not_there(point: str, url: str, source: 
             continue
         with open_agent_store(url.format(tmp_path / "target")) as target:
             if point == "import.whole":
-                assert target.verify(SUBJECT).ok
+                assert target.verify(SUBJECT, read_data=True).ok
                 with pytest.raises(SessionExistsError):
                     target.import_file(tmp_path / "subject.perdure")
             else:
@@ -353,7 +353,7 @@ def test_half_a_session_goes_on_with_the_same_one_only(source: AgentStore, targe
 @pytest.mark.usefixtures("small_batches")
 def test_half_a_session_is_not_made_whole_by_mending(source: AgentStore, target: AgentStore) -> None:
     half(target, source)
-    found = target.verify(SUBJECT)
+    found = target.verify(SUBJECT, read_data=True)
     assert [problem.kind for problem in found.problems] == ["unfinished"]
     with pytest.raises(DamageError, match="not whole"):
         rebuild(target.backend, SUBJECT)
@@ -442,7 +442,7 @@ def dropped(tmp_path: Path) -> Iterator[AgentStore]:
 def test_what_was_dropped_is_dropped_there_too(dropped: AgentStore, target: AgentStore) -> None:
     dropped.copy("s", target)
     assert everything(dropped, "s") == everything(target, "s")
-    assert dropped.verify("s").problems == target.verify("s").problems
+    assert dropped.verify("s", read_data=True).problems == target.verify("s", read_data=True).problems
 
 
 def test_a_body_that_is_gone_without_a_record_is_not_taken_in(source: AgentStore) -> None:
@@ -474,7 +474,7 @@ def forked(source: AgentStore) -> AgentStore:
 def assert_same_fork(store: AgentStore, other: AgentStore, session: str) -> None:
     assert list(store.backend.read(session)) == list(other.backend.read(session))
     assert store.backend.head(session).bases == other.backend.head(session).bases
-    assert other.verify(session).ok
+    assert other.verify(session, read_data=True).ok
     seqs = [point.seq for point in store.snapshots(session)]
     assert [store.state_at(session, seq) for seq in seqs] == [other.state_at(session, seq) for seq in seqs]
 
@@ -485,7 +485,7 @@ def test_a_fork_comes_with_what_it_goes_on_from(forked: AgentStore, target: Agen
     assert_same_fork(forked, target, "fork of it")
     for base in forked.backend.head("fork of it").bases:
         assert target.backend.head(base.session).seq == base.seq
-        assert target.verify(base.session).ok
+        assert target.verify(base.session, read_data=True).ok
     target.answer("fork of it", "publish", "yes")
     assert target.run(agent, "fork of it").result == RESULT
 
@@ -539,7 +539,7 @@ def test_messages_that_nobody_has_taken_come_too(source: AgentStore, target: Age
     with target.session(OTHER) as s:
         assert [s.receive(), s.receive()] == ["two", "three"]
     assert [item.number for item in source.backend.inbox(OTHER)] == [2, 3]
-    assert target.verify(OTHER).ok
+    assert target.verify(OTHER, read_data=True).ok
 
 
 def test_a_message_comes_once_however_often_it_is_received(source: AgentStore, target: AgentStore) -> None:

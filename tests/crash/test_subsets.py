@@ -110,7 +110,7 @@ def check(folder: Path, *, way: str, kind: str, k: int, ended: set[int], effect:
             outcome = store.run(agent, "s")
         assert len(settled) == (k - len(ended) if effect == "once" else 0)
         assert outcome.result == [f"done {n}" for n in range(k)]
-        assert store.verify("s").ok
+        assert store.verify("s", read_data=True).ok
     ran = {n: len((folder / f"ran {n}").read_text()) for n in range(k)}
     assert ran == {n: 1 if n in ended else 2 for n in range(k)}
 

@@ -142,14 +142,20 @@ def test_the_json_of_run_is_as_promised(waiting: Cli) -> None:
 def test_the_json_of_verify_is_as_promised_and_names_the_damage(waiting: Cli) -> None:
     cli = waiting
     assert cli.json("verify")["ok"]
-    assert cli("verify", "w")[:2] == (0, "w: 12 records, no fault\n")
+    status, out, _ = cli("verify", "w")
+    told = out.splitlines()
+    assert (status, told[0]) == (0, "w: 12 records, no fault; snapshot #8 restored (3 parts)")
+    assert told[1].startswith("read 12 records and 0 chunks, ")
+    assert cli("verify", "--read-data", "w")[1].endswith(": every byte\n")
+    assert cli.json("verify", "w", "--read-data", "2/3")["read"]["data"] == "2/3"
+    assert cli("verify", "--read-data=5/3")[0] == 2
     with closing(sqlite3.connect("perdure.db", isolation_level=None)) as db:
         db.execute("UPDATE records SET body = zeroblob(length(body)) WHERE key & 255 = 7")
     found = cli.json("verify", status=20)
     assert names(found) == names(promised("verify"))
     assert 7 in [problem["seq"] for problem in found["sessions"][0]["problems"]]
     status, out, _ = cli("verify", "w")
-    assert (status, out.splitlines()[-1]) == (20, "  provably good: its snapshot #8, and none that is newer")
+    assert (status, out.splitlines()[-2]) == (20, "  provably good: its snapshot #8, and none that is newer")
     assert cli("log", "w")[0] == 20
 
 

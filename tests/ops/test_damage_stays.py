@@ -46,7 +46,7 @@ def test_damage_stays_in_its_session(table: str, tmp_path: Path) -> None:
         for session in ("two", "three"):
             with store.session(session) as s:
                 s.state["more"] = True
-            assert store.verify(session).ok
+            assert store.verify(session, read_data=True).ok
         assert {one.session for one in store.doctor(deep=True).findings if one.severity != "note"} == {"one"}
         store.doctor(deep=True, fix=True)
         if table == "records":

@@ -95,7 +95,7 @@ def test_what_is_derived_is_made_anew(made: Subject, lose: Any) -> None:
     assert all(one.mend == ("doctor", "--fix") for one in found.findings if one.severity == "error")
     mended = made.store.doctor(deep=True, fix=True)
     assert mended.ok
-    assert [str(problem) for problem in made.store.verify(SUBJECT).problems] == []
+    assert [str(problem) for problem in made.store.verify(SUBJECT, read_data=True).problems] == []
     assert made.store.run(agent, SUBJECT).result == RESULT
 
 
@@ -112,14 +112,14 @@ def test_a_damaged_record_is_not_mended_but_gone_on_from(made: Subject) -> None:
     assert (gone.at, gone.source) == (19, SUBJECT)
     assert gone.newer > 20, "a keyframe between stands in for what is damaged"
     assert gone.standing
-    assert made.store.verify("mended").ok
+    assert made.store.verify("mended", read_data=True).ok
     assert made.store.state_at("mended", gone.snapshot) == made.store.state_at("mended")
     outcome = made.store.run(agent, "mended")
     for question in outcome.questions:
         made.store.answer("mended", question.seq, "yes")
     assert made.store.run(agent, "mended").result == RESULT
     assert made.records(SUBJECT) == before
-    assert not made.store.verify(SUBJECT).ok
+    assert not made.store.verify(SUBJECT, read_data=True).ok
 
 
 def test_one_goes_on_only_from_damage(made: Subject) -> None:
@@ -135,7 +135,7 @@ def test_damage_of_one_is_not_anothers(made: Subject) -> None:
     change(made, "UPDATE records SET chain = zeroblob(32) WHERE key = ?", key(made, 20))
     found = made.store.doctor(deep=True)
     assert {one.session for one in found.findings if one.severity == "error"} == {SUBJECT}
-    assert made.store.verify(OTHER).ok
+    assert made.store.verify(OTHER, read_data=True).ok
     assert made.store.gc(keep_last=1, dry_run=False).sessions
 
 

@@ -70,7 +70,7 @@ def collect(store: AgentStore, **policy: Any) -> Any:
     ]
     assert (dry.chunks, dry.chunk_bytes) == (done.chunks, done.chunk_bytes)
     for info in store.sessions():
-        assert [str(problem) for problem in store.verify(info.id).problems] == []
+        assert [str(problem) for problem in store.verify(info.id, read_data=True).problems] == []
     again = store.gc(**policy, dry_run=False)
     assert (again.bytes, again.chunks) == (0, 0)
     return done.sessions[0]
@@ -131,7 +131,7 @@ def test_the_session_goes_on(store: AgentStore) -> None:
         s.state["n"] = -1
         s.state["log"].append("more")
     assert store.state_at("s")["log"][-2:] == [look(39), "more"]
-    assert store.verify("s").ok
+    assert store.verify("s", read_data=True).ok
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -266,7 +266,7 @@ def test_who_comes_meanwhile_has_the_session(store: AgentStore, monkeypatch: pyt
     found = store.gc(keep_last=1, dry_run=False)
     assert "somebody came" in found.sessions[0].left_alone
     assert 0 < found.sessions[0].records < 30
-    assert store.verify("s").ok
+    assert store.verify("s", read_data=True).ok
     assert store.state_at("s")["came"]
 
 
@@ -285,7 +285,7 @@ def test_a_damaged_session_is_left_alone(store: AgentStore, monkeypatch: pytest.
     assert left["s"].records == 0
     assert left["other"].records > 0
     monkeypatch.undo()
-    assert store.verify("s").ok
+    assert store.verify("s", read_data=True).ok
 
 
 def test_a_policy_must_be_said(store: AgentStore) -> None:
@@ -325,7 +325,7 @@ def test_families_are_swept_apart(store: AgentStore) -> None:
     filled(store, session="t")
     store.gc("s", keep_last=1, dry_run=False)
     assert len(seqs(store, "s")), len(seqs(store, "t")) == (1, 40)
-    assert store.verify("t").ok
+    assert store.verify("t", read_data=True).ok
 
 
 def test_a_held_session_is_not_amended_by_whom_it_may_concern(store: AgentStore) -> None:
@@ -370,7 +370,7 @@ def test_a_point_that_stayed_can_be_forked(store: AgentStore) -> None:
         with store.session(f"fork {n}") as s:
             assert dict(s.state) == states[points[12] if at == "here" else at]
             s.state["n"] = -1
-        assert [str(problem) for problem in store.verify(f"fork {n}").problems] == []
+        assert [str(problem) for problem in store.verify(f"fork {n}", read_data=True).problems] == []
     store.fork("fork 0", into="fork of it")
     collect(store, keep_last=0)
     assert store.state_at("fork of it")["n"] == -1
@@ -411,6 +411,6 @@ def test_a_collected_session_is_copied_whole(store: AgentStore) -> None:
     collect(store, keep_last=2)
     with open_agent_store("memory:") as other:
         store.copy("s", other)
-        assert other.verify("s").ok
+        assert other.verify("s", read_data=True).ok
         assert other.snapshots("s") == store.snapshots("s")
         assert other.state_at("s") == store.state_at("s")

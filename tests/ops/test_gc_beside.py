@@ -41,4 +41,4 @@ def test_another_session_is_saved_meanwhile(url: str, tmp_path: Path, monkeypatc
         old = next(one for one in found.sessions if one.session == "old")
         assert (old.snapshots, old.left_alone) == (99, "")
         assert store.state_at("live")["n"] == len(saved) - 1
-        assert all(store.verify(info.id).ok for info in store.sessions())
+        assert all(store.verify(info.id, read_data=True).ok for info in store.sessions())

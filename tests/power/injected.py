@@ -93,7 +93,7 @@ class Life:
 
         try:
             with perdure.open(self.url) as store:
-                report, state = store.verify("a"), store.state_at("a")
+                report, state = store.verify("a", read_data=True), store.state_at("a")
         except perdure.PerdureError as error:
             self.wrong.append(f"{type(error).__name__}: {error}")
             return

@@ -145,7 +145,7 @@ def check_store(one: Lived, url: str, root: Path, at: int) -> None:
 
 
 def check_session(store: perdure.Store, session: str, newest: dict[tuple[str, str], int]) -> None:
-    report = store.verify(session)
+    report = store.verify(session, read_data=True)
     assert report.ok, report.problems
     state = store.state_at(session)
     rounds = state.get("rounds", [])

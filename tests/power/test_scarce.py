@@ -134,7 +134,7 @@ def life(open_it: Callable[[], AgentStore], scarce: Scarce) -> bytes:
         scarce.end()
         assert s.save() is not None or told == "nothing"
         assert store.state_at("a") == {"log": log}
-        assert store.verify("a").ok
+        assert store.verify("a", read_data=True).ok
     with open_it() as store:
         assert store.state_at("a") == {"log": log}
         with store.session("b") as s:
@@ -189,7 +189,7 @@ def test_a_file_system_that_has_become_read_only_is_read(kind: str, folder: Path
     subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
     with opened() as store:
         assert store.state_at("a") == {"n": 1}
-        assert store.verify("a").ok
+        assert store.verify("a", read_data=True).ok
         with pytest.raises(StoreFailedError, match="read-only"):
             store.session("a").__enter__()
         subprocess.run(["mount", "-o", "remount,rw", folder], check=True)

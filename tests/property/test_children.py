@@ -72,7 +72,7 @@ class World:
         """(status, result, how many questions wait)."""
         with perdure.open(str(self.place / "agents.db")) as store:
             outcome = store.run(agent_of(self.place / "outside"), "q", input=family)
-            assert all(store.verify(info.id).ok for info in store.sessions())
+            assert all(store.verify(info.id, read_data=True).ok for info in store.sessions())
             return [outcome.status, outcome.result, len(outcome.questions)]
 
     def life(self, family: Family, *, kill: int) -> tuple[int, int]:

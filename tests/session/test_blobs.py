@@ -58,7 +58,7 @@ def blobs_of(store: AgentStore, session: str) -> list[int]:
 
 
 def states(store: AgentStore, session: str) -> list[bytes]:
-    assert [str(problem) for problem in store.verify(session).problems] == []
+    assert [str(problem) for problem in store.verify(session, read_data=True).problems] == []
     return [values.encode(store.state_at(session, point.seq)) for point in store.snapshots(session)]
 
 
@@ -180,7 +180,7 @@ def test_damage_is_named_and_stays_where_it_is(store: AgentStore) -> None:
     lease = store.backend.claim("s", owner="tester", seen=store.backend.lease("s"))
     store.backend.put_chunks("s", {digest: b"damaged"}, epoch=lease.epoch)
     store.backend.release(lease)
-    report = store.verify("s")
+    report = store.verify("s", read_data=True)
     assert not report.ok
     assert {digest.hex() in str(problem) for problem in report.problems if problem.kind == "body"} == {True}
     seqs = {problem.seq for problem in report.problems if problem.kind == "body"}
@@ -193,7 +193,7 @@ def test_damage_is_named_and_stays_where_it_is(store: AgentStore) -> None:
     again = draw(next(seed for seed in range(1, STEPS + 1) if _address(noise(seed)) == digest))
     store.backend.put_chunks("s", {digest: _chunk(again["data"])}, epoch=lease.epoch)
     store.backend.release(lease)
-    assert store.verify("s").ok
+    assert store.verify("s", read_data=True).ok
 
 
 def _chunk(leaf: bytes) -> bytes:
@@ -230,7 +230,7 @@ def test_after_a_failed_commit_the_leaf_is_there_with_the_record(store: AgentSto
         s.state["n"] = 1
         s.save()
     assert store.state_at("s") == {"image": noise(1), "n": 1}
-    assert store.verify("s").ok
+    assert store.verify("s", read_data=True).ok
 
 
 def test_tasks_store_them_once_too(tmp_path: Path) -> None:

@@ -76,12 +76,12 @@ def test_forked_at_any_record_it_comes_to_the_same(store, world):
     for seq in range(1, store.info("a").records + 1):
         world.done.clear()
         made = store.fork("a", at=seq, into=f"f{seq}")
-        assert (made.source, made.at, store.verify(made.session).ok) == ("a", seq, True)
+        assert (made.source, made.at, store.verify(made.session, read_data=True).ok) == ("a", seq, True)
         outcome = store.run(world.agent, made.session)
         assert (outcome.status, outcome.result) == ("completed", result)
         assert store.state_at(made.session) == state
         assert world.done == whole[finished(store, "a", upto=seq) :]
-        assert store.verify(made.session).ok
+        assert store.verify(made.session, read_data=True).ok
 
 
 def test_forked_at_any_record_of_a_fork_it_comes_to_the_same(store, world):
@@ -95,7 +95,7 @@ def test_forked_at_any_record_of_a_fork_it_comes_to_the_same(store, world):
         assert store.backend.head(f"g{seq}").base == Base("a" if seq <= 8 else "f", seq)
         assert store.run(world.agent, f"g{seq}").result == result
         assert world.done == whole[finished(store, "f", upto=seq) :]
-        assert store.verify(f"g{seq}").ok
+        assert store.verify(f"g{seq}", read_data=True).ok
 
 
 def test_the_places_that_can_be_meant(store, world):
@@ -129,7 +129,7 @@ def test_a_name_means_its_newest_point(store):
     with pytest.raises(NoPointError):
         store.fork("a", at="p2", into="l")
     for session in "afghijk":
-        assert store.verify(session).ok
+        assert store.verify(session, read_data=True).ok
 
 
 def test_what_cannot_be_forked(store, world):
@@ -245,7 +245,7 @@ def test_a_running_session_is_forked(store):
         with store.session("f") as other:
             other.state["n"] += 10
         s.state["n"] += 1
-        assert store.verify("f").ok
+        assert store.verify("f", read_data=True).ok
     assert (store.state_at("a"), store.state_at("f")) == ({"n": 2}, {"n": 11})
 
 
@@ -297,7 +297,7 @@ def test_interrupted_anywhere_a_fork_is_whole_or_absent(store, world, monkeypatc
         store.fork("a", at="step 1", into="f")
     monkeypatch.setattr(faults, "hook", None)
     if point == "fork.after":
-        assert store.verify("f").ok
+        assert store.verify("f", read_data=True).ok
     else:
         with pytest.raises(SessionUnknownError):
             store.info("f")
@@ -321,7 +321,7 @@ def test_the_state_is_shared_and_not_copied(tmp_path):
         with store.session("f0") as s:
             assert len(s.state["blocks"]) == len(store.state_at("a", 30)["blocks"])
             s.state["more"] = 1
-        assert all(store.verify(f"f{n}").ok for n in range(10))
+        assert all(store.verify(f"f{n}", read_data=True).ok for n in range(10))
 
 
 def _sizes(place) -> tuple[int, int]:
@@ -340,13 +340,13 @@ def test_a_fork_after_a_retention_has_what_was_kept(store):
     store.gc("a", keep_last=4, dry_run=False)
     for n in (0, 10, 30, 59):
         made = store.fork("a", at=f"c{n}" if n < 59 else -1, into=f"f{n}")
-        assert [str(problem) for problem in store.verify(made.session).problems] == []
+        assert [str(problem) for problem in store.verify(made.session, read_data=True).problems] == []
         assert store.state_at(made.session) == {"log": [*range(n + 1)]}
         for older in range(0, n, 10):
             assert store.state_at(made.session, f"c{older}") == {"log": [*range(older + 1)]}
         with store.session(made.session) as s:
             s.state["more"] = 1
-        assert store.verify(made.session).ok
+        assert store.verify(made.session, read_data=True).ok
 
 
 def test_damage_in_the_base_is_told_of_the_fork(tmp_path, world):
@@ -358,8 +358,8 @@ def test_damage_in_the_base_is_told_of_the_fork(tmp_path, world):
     with sqlite3.connect(place) as db:
         db.execute("UPDATE records SET body = zeroblob(length(body)) WHERE key & 4294967295 = 5 AND key >> 32 = 1")
     with perdure.open(str(place)) as store:
-        assert store.verify("f").problems[0].seq == 5
-        assert store.verify("early").ok
+        assert store.verify("f", read_data=True).problems[0].seq == 5
+        assert store.verify("early", read_data=True).ok
         with pytest.raises(perdure.errors.DamageError, match="record 5"):
             store.run(world.agent, "f")
 
@@ -371,7 +371,7 @@ def test_forks_of_forks_go_deep(store):
         store.fork(f"f{n - 1}", into=f"f{n}")
         with store.session(f"f{n}") as s:
             s.state["n"] = n
-    assert store.verify("f59").ok
+    assert store.verify("f59", read_data=True).ok
     assert len(store.snapshots("f59")) == 60
     assert store.state_at("f59", store.snapshots("f59")[30].seq) == {"n": 30}
     assert {len(head.bases) for head in store.backend.heads()} == {*range(60)}

@@ -56,7 +56,7 @@ def test_a_service_takes_its_turns(store) -> None:
     assert store.run(service, "a").result == [x for day in range(3) for x in ({"day": day}, day)] + ["bye"]
     with pytest.raises(RefusedError, match="completed"):
         store.send("a", "more")
-    assert store.verify("a").ok
+    assert store.verify("a", read_data=True).ok
 
 
 def test_a_script_receives_the_same_again(store) -> None:
@@ -112,7 +112,7 @@ def test_what_a_left_branch_received_comes_again(store) -> None:
     for n in range(3):
         store.send("a", n)
     assert store.run(agent, "a").result == [0, 1, 2]
-    assert store.verify("a").ok
+    assert store.verify("a", read_data=True).ok
 
 
 def test_what_was_received_before_an_error_is_not_lost(store) -> None:
@@ -213,7 +213,7 @@ def test_a_run_notices(place: str, what: str, store, other) -> None:
         assert (again.status, again.reason, calls) == ("cancelled", "cancelled by me: enough", [1])
     elif again:
         assert again.result == "done"
-    assert store.verify("a").ok
+    assert store.verify("a", read_data=True).ok
 
 
 def test_while_nobody_runs_it_takes_effect_at_once(store) -> None:
@@ -262,7 +262,11 @@ def test_a_snapshot_to_look_at(form: str, store, other) -> None:
     assert store.run(run, "a").status == "failed"
     assert store.run(run, "a").result == [0, 1, 2]
     assert seen[0] == {"n": [0, 1]}
-    assert (store.state_at("a"), kinds(store), store.verify("a").ok) == ({"n": [0, 1, 2]}, ["save"], True)
+    assert (store.state_at("a"), kinds(store), store.verify("a", read_data=True).ok) == (
+        {"n": [0, 1, 2]},
+        ["save"],
+        True,
+    )
     with pytest.raises(RefusedError):
         store.save("a")
 

@@ -129,7 +129,7 @@ def test_an_undo_that_fails_leaves_its_effect_and_the_next_one_runs(store) -> No
     assert [action.call for action in store.detail("a").standing] == ["hire(who='bob')"]
     (failed,) = [e for e in store.log("a") if e.kind == "action_finished" and e["how"] == "error"]
     assert "the office is closed" in failed["value"]["text"]
-    assert store.verify("a").ok
+    assert store.verify("a", read_data=True).ok
 
 
 def test_an_undo_is_tried_as_often_as_it_declares(store) -> None:
@@ -242,7 +242,7 @@ def test_a_rollback_in_a_block_waits_for_its_calls_and_undoes_them(store) -> Non
 
     assert store.run(agent, "a").result == "done"
     assert DONE == ["hire ada", "unhire ada hired ada"]
-    assert store.verify("a").ok
+    assert store.verify("a", read_data=True).ok
 
 
 def test_a_rollback_beside_tasks_waits_for_their_calls_and_undoes_them(store) -> None:
@@ -265,4 +265,4 @@ def test_a_rollback_beside_tasks_waits_for_their_calls_and_undoes_them(store) ->
     begun = asyncio.Event()
     assert asyncio.run(store.arun(agent, "a")).result == "done"
     assert DONE == ["hire ada", "unhire ada hired ada"]
-    assert store.verify("a").ok
+    assert store.verify("a", read_data=True).ok

@@ -40,7 +40,7 @@ def test_every_record_says_what_its_body_says(tmp_path: Path) -> None:
     with perdure.open(f"file://{tmp_path}/agents") as store:
         fill(store)
         entries = {entry.seq: entry for entry in store.log("s")}
-        assert store.verify("s").ok
+        assert store.verify("s", read_data=True).ok
     shown = lines(tmp_path / "agents")
     assert [line["seq"] for line in shown] == list(entries)
     for line in shown:
@@ -62,7 +62,7 @@ def test_a_view_goes_with_the_body_that_is_dropped(tmp_path: Path) -> None:
                 s.state["secret"] = f"canary {n}"
                 s.save()
         store.gc("s", keep_last=1, dry_run=False)
-        assert store.verify("s").ok
+        assert store.verify("s", read_data=True).ok
     text = "".join(path.read_text() for path in (tmp_path / "agents").rglob("*.ndjson"))
     assert "canary 7" in text
     assert "canary 2" not in text
@@ -76,7 +76,7 @@ def test_a_changed_view_is_damage_like_any_other_byte(tmp_path: Path) -> None:
     assert content.count(b'"found":"a"') > 1
     segment.write_bytes(content.replace(b'"found":"a"', b'"found":"b"', 1))
     with perdure.open(f"file://{tmp_path}/agents") as store:
-        assert not store.verify("s").ok
+        assert not store.verify("s", read_data=True).ok
 
 
 def test_other_stores_are_given_no_views(tmp_path: Path) -> None:

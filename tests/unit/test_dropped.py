@@ -52,7 +52,7 @@ def drop(store: AgentStore, *seqs: int, told: tuple[int, ...] | None = None) -> 
 def test_a_body_that_was_dropped_on_the_record_is_no_damage(store: AgentStore) -> None:
     points = [point.seq for point in store.snapshots("s")]
     drop(store, points[-2])
-    report = store.verify("s")
+    report = store.verify("s", read_data=True)
     assert [str(problem) for problem in report.problems if problem.kind != "state"] == []
     assert [entry.kind for entry in store.log("s")][points[-2] - 1] == "dropped"
     assert points[-2] not in [point.seq for point in store.snapshots("s")]
@@ -61,7 +61,7 @@ def test_a_body_that_was_dropped_on_the_record_is_no_damage(store: AgentStore) -
 def test_a_body_that_no_record_tells_of_is_damage(store: AgentStore) -> None:
     points = [point.seq for point in store.snapshots("s")]
     drop(store, *points[1:3], told=points[1:2])
-    report = store.verify("s")
+    report = store.verify("s", read_data=True)
     assert (points[2], "body") in [(problem.seq, problem.kind) for problem in report.problems]
     assert points[1] not in [problem.seq for problem in report.problems if problem.kind == "body"]
     with pytest.raises(DamageError, match=f"the body of record {points[2]} is gone"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,12 @@ from perdure import values
 from perdure.errors import DamageError, RestoreError, SessionErasedError, SessionUnknownError
 from perdure.log import Record
 from perdure.log.summary import Summary, decoded
+from perdure.recovery.history import Counted
 from perdure.recovery.restore import newest_valid
 from perdure.recovery.verify import verify
 from perdure.runtime.store import AgentStore, open_agent_store
+from perdure.session import needs
+from perdure.session.keyframer import Keyframer
 from perdure.session.snapshot import Reader, snapshot
 from perdure.session.survey import survey
 
@@ -51,7 +54,7 @@ def damage(store: AgentStore, monkeypatch: pytest.MonkeyPatch, *seqs: int) -> No
 
 def test_a_whole_session(store: AgentStore) -> None:
     points = filled(store)
-    report = store.verify("s")
+    report = store.verify("s", read_data=True)
     assert (report.ok, report.problems, report.lost) == (True, (), 0)
     assert report.newest_valid == points[-1]
     assert report.records == store.info("s").records
@@ -62,10 +65,10 @@ def test_a_whole_session(store: AgentStore) -> None:
 def test_sessions_without_snapshots_and_without_records(store: AgentStore) -> None:
     with store.session("s"):
         pass
-    assert store.verify("s").ok
+    assert store.verify("s", read_data=True).ok
     assert newest_valid(store.backend, "s").state == {}
     store.backend.create("empty", owner="me")
-    report = store.verify("empty")
+    report = store.verify("empty", read_data=True)
     assert (report.ok, report.records, report.newest_valid) == (True, 0, None)
     with pytest.raises(RestoreError):
         newest_valid(store.backend, "empty")
@@ -73,17 +76,17 @@ def test_sessions_without_snapshots_and_without_records(store: AgentStore) -> No
 
 def test_unknown_and_erased_sessions(store: AgentStore) -> None:
     with pytest.raises(SessionUnknownError):
-        store.verify("s")
+        store.verify("s", read_data=True)
     filled(store)
     store.backend.delete("s")
     with pytest.raises(SessionErasedError):
-        store.verify("s")
+        store.verify("s", read_data=True)
 
 
 def test_damage_in_several_places_is_all_told(store: AgentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     points = filled(store)
     damage(store, monkeypatch, points[1], points[3])
-    report = store.verify("s")
+    report = store.verify("s", read_data=True)
     assert {p.seq for p in report.problems if p.kind == "record"} == {points[1], points[3]}
     assert report.newest_valid == points[0]
     assert report.lost == report.records - points[1] + 1
@@ -150,7 +153,7 @@ def test_a_keyframe_that_is_damaged_is_passed_over(store: AgentStore, monkeypatc
     reader = Reader(store.backend, "s")
     assert snapshot(reader, points[-1]).all() == {"turn": len(points) - 1}
     assert snapshot(reader, of).all() == {"turn": points.index(of)}
-    assert not store.verify("s").ok
+    assert not store.verify("s", read_data=True).ok
 
 
 def test_a_reader_beside_a_writer_sees_no_damage(store: AgentStore) -> None:
@@ -159,7 +162,7 @@ def test_a_reader_beside_a_writer_sees_no_damage(store: AgentStore) -> None:
             s.state["turn"] = turn
             s.save()
             assert store.state_at("s") == {"turn": turn}
-            assert store.verify("s").ok
+            assert store.verify("s", read_data=True).ok
 
 
 def test_a_summary_belongs_to_its_head() -> None:
@@ -180,3 +183,67 @@ def test_verify_changes_nothing(store: AgentStore) -> None:
     before = store.backend.head("s"), store.backend.lease("s"), store.backend.points("s")
     verify(store.backend, "s")
     assert (store.backend.head("s"), store.backend.lease("s"), store.backend.points("s")) == before
+
+
+@pytest.fixture
+def several(store: AgentStore, monkeypatch: pytest.MonkeyPatch) -> AgentStore:
+    """A session with three keyframes, each with a chunk of its own."""
+    monkeypatch.setitem(Keyframer.__init__.__kwdefaults__, "every", 3)
+    with store.session("s") as s:
+        for turn in range(11):
+            s.state["turn"] = f"{turn} " * 400
+            s.save()
+    return store
+
+
+def without_chunks(store: AgentStore, monkeypatch: pytest.MonkeyPatch, damaged: Callable[[bytes], bool]) -> None:
+    """From now on the store gives these chunks with another content."""
+    chunks = store.backend.chunks
+    monkeypatch.setattr(
+        store.backend,
+        "chunks",
+        lambda session, digests: {
+            digest: frame + b"?" if damaged(digest) else frame for digest, frame in chunks(session, digests).items()
+        },
+    )
+
+
+def test_what_is_read_is_told(several: AgentStore) -> None:
+    structure, whole = several.verify("s"), several.verify("s", read_data=True)
+    assert (structure.ok, whole.ok) == (True, True)
+    assert structure.read.records == whole.read.records == whole.records == several.info("s").records
+    assert structure.read.chunks < whole.read.chunks == len(several.backend.chunk_sizes("s"))
+    bodies = sum(len(record.body) for record in several.backend.read("s"))
+    assert whole.read.bytes == bodies + sum(several.backend.chunk_sizes("s").values())
+    assert (str(structure.read.data), str(whole.read.data)) == ("structure", "everything")
+    assert (structure.newest_valid, structure.parts) == (several.snapshots("s")[-1].seq, 1)
+
+
+def test_a_damaged_old_chunk_is_found_by_reading_the_data(several: AgentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = Counted(several.backend, "s")
+    snapshot(newest, several.snapshots("s")[-1].seq).all()
+    without_chunks(several, monkeypatch, lambda digest: digest not in newest.chunk_bytes)
+    assert several.verify("s").ok
+    found = several.verify("s", read_data=True)
+    assert {problem.kind for problem in found.problems} == {"keyframe"}
+    told = [several.verify("s", read_data=f"{n}/3").problems for n in (1, 2, 3)]
+    assert sorted(problem.seq or 0 for part in told for problem in part) == [problem.seq for problem in found.problems]
+    assert several.verify("s", read_data="2/3") == several.verify("s", read_data="2/3")
+
+
+def test_a_missing_chunk_is_found_without_reading_it(several: AgentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    oldest = min(several.backend.keyframes("s"))[1]
+    entry = next(entry for entry in several.log("s") if entry.seq == oldest)
+    gone = {*needs.contents(entry)}
+    sizes = several.backend.chunk_sizes
+    monkeypatch.setattr(
+        several.backend, "chunk_sizes", lambda session: {d: n for d, n in sizes(session).items() if d not in gone}
+    )
+    assert [(problem.seq, problem.kind) for problem in several.verify("s").problems] == [(oldest, "keyframe")]
+
+
+@pytest.mark.parametrize("part", ["", "3", "0/3", "4/3", "-1/3", "1/0", "a/b", "1/3/5"])
+def test_what_is_no_part(store: AgentStore, part: str) -> None:
+    filled(store)
+    with pytest.raises(ValueError, match="no part"):
+        store.verify("s", read_data=part)

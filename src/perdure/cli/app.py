@@ -21,6 +21,7 @@ from perdure.cli import (
     options,
     running,
     telling,
+    verifying,
 )
 from perdure.errors import PerdureError
 
@@ -74,7 +75,7 @@ app.command(rich_help_panel=MOVE)(moving.copy)
 app.command(rich_help_panel=KEEP)(keeping.gc)
 app.command(rich_help_panel=KEEP)(keeping.erase)
 app.command(rich_help_panel=KEEP)(keeping.doctor)
-app.command(rich_help_panel=CHECK)(checking.verify)
+app.command(rich_help_panel=CHECK, cls=verifying.Verify)(verifying.verify)
 app.command(rich_help_panel=CHECK)(checking.replay)
 app.command(
     rich_help_panel=CHECK,

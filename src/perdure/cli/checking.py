@@ -1,4 +1,4 @@
-"""`verify`, `bench` and `demo`: see for yourself that it holds what it promises."""
+"""`replay`, `bench` and `demo`: see for yourself that it holds what it promises."""
 
 from __future__ import annotations
 
@@ -13,57 +13,12 @@ import typer
 from perdure.cli import options, output, running, shape
 from perdure.cli.place import place
 from perdure.cli.text import one_line
-from perdure.errors import DamageError
 
 if TYPE_CHECKING:
-    from perdure.recovery.verify import Report
     from perdure.runtime.replay import Replay
 
 DIFFERS: Final = 76
 """What `replay` ends with when the code does not do what is recorded."""
-
-
-def verify(
-    session: Annotated[
-        str | None, typer.Argument(metavar="[SESSION]", help="The session; all of the store without one.")
-    ] = None,
-    *,
-    store: options.Store = None,
-    as_json: options.Json = False,
-) -> None:
-    """Check every byte of a session, or of all.
-
-    The chain, the records, the restore points. Ends with 20 on damage.
-    """
-    with place(store).open() as opened:
-        sessions = [session] if session is not None else [info.id for info in opened.sessions()]
-        found = [opened.verify(one) for one in sessions]
-    ok = all(report.ok for report in found)
-    if as_json:
-        output.document({"ok": ok, "sessions": [shape.report(report) for report in found]})
-    else:
-        for report in found:
-            _tell(report)
-    raise typer.Exit(0 if ok else DamageError.exit_status)
-
-
-def _tell(report: Report) -> None:
-    told = "no fault" if report.ok else "damaged"
-    output.say(f"{report.session}: {report.records} records, {told}")
-    for problem in report.problems:
-        output.say(f"  {one_line(str(problem), chars_max=300)}")
-    if not report.ok:
-        output.say(f"  provably good: {_good(report.newest_valid)}")
-
-
-def _good(newest: int | None) -> str:
-    if newest is None:
-        return "no snapshot of it"
-    return (
-        f"its snapshot #{newest}, and none that is newer"
-        if newest
-        else "the empty state of its opening, and no snapshot"
-    )
 
 
 def replay(

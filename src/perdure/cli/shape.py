@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perdure.ops.collection import GcReport
     from perdure.ops.doctor import Diagnosis
     from perdure.recovery.difference import Change, Diff
-    from perdure.recovery.verify import Report
+    from perdure.recovery.verify import Read, Report
     from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import ActionDetail, Detail, PointDetail
     from perdure.runtime.outcome import Outcome, Question
@@ -125,8 +125,15 @@ def report(found: Report) -> dict[str, Any]:
         "records": found.records,
         "lost": found.lost,
         "newest_valid": found.newest_valid,
+        "restored": None if found.newest_valid is None else {"seq": found.newest_valid, "parts": found.parts},
+        "read": read(found.read),
         "problems": [{"seq": p.seq, "kind": p.kind, "what": p.what} for p in found.problems],
     }
+
+
+def read(found: Read) -> dict[str, Any]:
+    """How much was read."""
+    return {"records": found.records, "chunks": found.chunks, "bytes": found.bytes, "data": str(found.data)}
 
 
 def replay(found: Replay) -> dict[str, Any]:

@@ -41,6 +41,21 @@ class Problem:
         return f"{self.kind}: {self.what}"
 
 
+class Counted(Reader):
+    """A reader that notes how much it has read."""
+
+    def __init__(self, store: Store, session: str) -> None:
+        super().__init__(store, session)
+        self.body_bytes = 0
+        self.chunk_bytes: dict[bytes, int] = {}
+
+    def chunk(self, digest: bytes) -> bytes:
+        """See `Reader.chunk`."""
+        frame = super().chunk(digest)
+        self.chunk_bytes[digest] = len(frame)
+        return frame
+
+
 @dataclass(slots=True)
 class History:
     """A log as it was found. `entries` are the good ones by number, `kinds` what is known of all that are there.
@@ -51,7 +66,7 @@ class History:
     trusted.
     """
 
-    reader: Reader
+    reader: Counted
     head: Head
     entries: dict[int, Entry] = field(default_factory=dict)
     kinds: dict[int, str] = field(default_factory=dict)
@@ -131,7 +146,7 @@ def history(store: Store, session: str) -> History:
     Raises `SessionUnknownError`, `SessionErasedError`, `FormatNewerError`; `DamageError` only if the store cannot even
     say where the log ends.
     """
-    found = History(Reader(store, session), store.head(session))
+    found = History(Counted(store, session), store.head(session))
     last = Place(0, None)
     for last in survey(store, session, upto=found.head.seq):
         _take(found, last)
@@ -144,6 +159,7 @@ def history(store: Store, session: str) -> History:
 def _take(found: History, place: Place) -> None:
     if place.record is not None:
         found.kinds[place.seq] = place.record.kind
+        found.reader.body_bytes += len(place.record.body)
     if place.record is None or place.fault:
         found.report(place.seq, place.fault, "record")
         return

@@ -1,4 +1,4 @@
-"""Whether a session is what was written: every record, every index, every keyframe and every state, checked anew.
+"""Whether a session is what was written: every record and every index, and as much of the keyframes as is asked for.
 
 It never stops at the first problem and changes nothing.
 """
@@ -7,18 +7,66 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError, RestoreError
+from perdure.log.entry import Entry
 from perdure.log.marks import Marks
 from perdure.log.origin import seam_of
 from perdure.log.summary import with_mark
 from perdure.recovery import restore
 from perdure.recovery.history import SNAPSHOTS, History, Problem, history
+from perdure.session import needs
 from perdure.session.snapshot import Snapshot
 from perdure.session.writer import points_of
+from perdure.stores import refusals
 from perdure.stores.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which of the keyframes and branches are read: the `number`-th of `of` parts; 0 is none of them.
+
+    The parts are always the same ones, and together they are everything.
+    """
+
+    number: int
+    of: int
+
+    def __contains__(self, place: object) -> bool:
+        """Whether what comes at this place, counted from 0, belongs to the part."""
+        return self.number > 0 and isinstance(place, int) and place % self.of == self.number - 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}" if self.of > 1 else "everything" if self.number else "structure"
+
+
+STRUCTURE: Final = Part(0, 1)
+"""The records and the indexes, that each chunk is there, and the newest snapshot."""
+
+EVERYTHING: Final = Part(1, 1)
+"""Each byte of each chunk, too: every keyframe and the end of every branch."""
+
+
+def part(text: str) -> Part:
+    """The part that is written so: `2/10`. Raises `ValueError`."""
+    number, slash, of = text.partition("/")
+    if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise ValueError(f"{text!r} is no part: write 2/10 for the second of ten")
+    return Part(int(number), int(of))
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """How much was read to say so: records, chunks, and the bytes of both. `data` is the part of the data."""
+
+    records: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    data: Part = STRUCTURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +75,8 @@ class Report:
 
     `newest_valid` is the newest snapshot of the present branch that restores completely and is provably good (0: the
     empty state of the opening; None: not even that). `lost` is how many records there are from the first damaged one
-    on; those of them that are not named in `problems` are good.
+    on; those of them that are not named in `problems` are good. `parts` are how many parts that snapshot's state has,
+    which was made to prove it.
     """
 
     session: str
@@ -36,10 +85,15 @@ class Report:
     problems: tuple[Problem, ...]
     newest_valid: int | None
     lost: int
+    parts: int = 0
+    read: Read = field(default_factory=Read)
 
 
-def verify(store: Store, session: str) -> Report:
-    """Checks all of a session. Raises `SessionUnknownError`, `SessionErasedError`, `FormatNewerError`."""
+def verify(store: Store, session: str, *, data: Part = EVERYTHING) -> Report:
+    """Checks a session, and this part of its data.
+
+    Raises `SessionUnknownError`, `SessionErasedError`, `FormatNewerError`.
+    """
     try:
         found = history(store, session)
     except FormatNewerError:
@@ -49,16 +103,22 @@ def verify(store: Store, session: str) -> Report:
             session, ok=False, records=0, problems=(Problem(None, str(error), "head"),), newest_valid=None, lost=0
         )
     first = min((p.seq for p in found.problems if p.seq is not None), default=found.last + 1)
-    for check in (_check_summary, _check_points, _check_keyframe_index, _check_marks, _check_keyframes, _check_leaves):
+    for check in (_check_summary, _check_points, _check_keyframe_index, _check_marks):
         _tolerant(found, check)
+    _tolerant(found, partial(_check_keyframes, data=data))
+    _tolerant(found, partial(_check_leaves, data=data))
     last = max(found.last, found.head.seq if first <= found.last else 0)
+    newest = _newest(found)
+    chunks = found.reader.chunk_bytes
     return Report(
         session,
         ok=not found.problems,
         records=found.last,
         problems=tuple(found.problems),
-        newest_valid=_newest(found),
+        newest_valid=newest.seq if newest else None,
         lost=last - first + 1,
+        parts=len(newest.state) if newest else 0,
+        read=Read(len(found.kinds), len(chunks), found.reader.body_bytes + sum(chunks.values()), data),
     )
 
 
@@ -71,9 +131,9 @@ def _tolerant(found: History, check: Callable[[History], None]) -> None:
         found.report(None, error, "index")
 
 
-def _newest(found: History) -> int | None:
+def _newest(found: History) -> restore.Found | None:
     try:
-        return restore.newest_of(found).seq
+        return restore.newest_of(found)
     except RestoreError:
         return None
 
@@ -150,31 +210,42 @@ def _check_strange_marks(found: History, made: Mapping[bytes, list[int]]) -> Non
         found.report(strange[0], f"records {strange} are under a mark in the index of marks that none has", "index")
 
 
-def _check_keyframes(found: History) -> None:
-    """Whether each keyframe has all its chunks, and is the state that the records before it give."""
-    for entry in [entry for entry in found.entries.values() if entry.kind == "keyframe"]:
-        of = int(entry["of"])
+def _check_keyframes(found: History, *, data: Part) -> None:
+    """Whether each keyframe has its chunks; those of this part: whether it is the state that the records give."""
+    kept = found.reader.store.chunk_sizes(found.reader.session)
+    for place, entry in enumerate(entry for entry in found.entries.values() if entry.kind == "keyframe"):
         try:
-            kept = values.encode(Snapshot(values.decode(entry["manifest"]), [], found.reader.chunk).all())
+            if place in data:
+                _check_keyframe(found, entry)
+            elif missing := [digest for digest in needs.contents(entry) if digest not in kept]:
+                raise refusals.missing_chunk(found.reader.session, digest=missing[0])
         except FormatNewerError:
             raise
         except DamageError as error:
-            found.report(entry.seq, f"the keyframe of {of}: {error}", "keyframe")
-            continue
-        try:
-            made = values.encode(found.state(of, below=of))
-        except DamageError:
-            continue  # told where it is; this keyframe stands in for what is damaged
-        if kept != made:
-            found.report(entry.seq, f"the keyframe of {of} is not the state that the records give", "keyframe")
+            found.report(entry.seq, f"the keyframe of {entry['of']}: {error}", "keyframe")
 
 
-def _check_leaves(found: History) -> None:
-    """Whether the newest snapshot of every branch restores; the ones before it are on the way to it."""
+def _check_keyframe(found: History, entry: Entry) -> None:
+    of = int(entry["of"])
+    kept = values.encode(Snapshot(values.decode(entry["manifest"]), [], found.reader.chunk).all())
+    try:
+        made = values.encode(found.state(of, below=of))
+    except DamageError:
+        return  # told where it is; this keyframe stands in for what is damaged
+    if kept != made:
+        found.report(entry.seq, f"the keyframe of {of} is not the state that the records give", "keyframe")
+
+
+def _check_leaves(found: History, *, data: Part) -> None:
+    """Whether the newest snapshot of the present branch restores, and that of every branch of this part.
+
+    The ones before it are on the way to it.
+    """
     snapshots = [entry for entry in found.entries.values() if entry.kind in SNAPSHOTS]
     parents = {entry["parent"] for entry in snapshots}
-    for entry in snapshots:
-        if entry.seq not in parents:
+    leaves = [entry for entry in snapshots if entry.seq not in parents]
+    for place, entry in enumerate(leaves):
+        if place in data or entry.seq == found.tip:
             try:
                 found.state(entry.seq)
             except FormatNewerError:

@@ -157,9 +157,9 @@ class AsyncStore:
         """See `AgentStore.diff`."""
         return await in_thread(self._store.diff, session, at, to=to, other=other, was=was)
 
-    async def verify(self, session: str) -> Report:
+    async def verify(self, session: str, *, read_data: bool | str = False) -> Report:
         """See `AgentStore.verify`."""
-        return await in_thread(self._store.verify, session)
+        return await in_thread(self._store.verify, session, read_data=read_data)
 
     async def log(self, session: str, *, after: int = 0) -> list[Entry]:
         """See `AgentStore.log`; all of them at once."""

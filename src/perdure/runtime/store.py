@@ -147,11 +147,17 @@ class AgentStore(Running, Branching, Keeping, Moving):
             seq = told(reader, summary_of(head, session), head=head).parent if at is None else self._point(session, at)
             return snapshot(reader, seq).all(parts)
 
-    def verify(self, session: str) -> Report:
-        """Checks every byte of a session; changes nothing. Raises `SessionUnknownError`, `SessionErasedError`."""
-        from perdure.recovery.verify import verify
+    def verify(self, session: str, *, read_data: bool | str = False) -> Report:
+        """Checks a session: each record and each index, and that its newest snapshot restores. Changes nothing.
 
-        return verify(self.backend, check_session_id(session))
+        With `read_data` each byte of each chunk, too: every keyframe and every branch; "2/10" is the second of ten
+        parts of that, which together are all. The report says how much was read. Raises `SessionUnknownError`,
+        `SessionErasedError`, and `ValueError` for what is no part.
+        """
+        from perdure.recovery.verify import EVERYTHING, STRUCTURE, part, verify
+
+        data = part(read_data) if isinstance(read_data, str) else EVERYTHING if read_data else STRUCTURE
+        return verify(self.backend, check_session_id(session), data=data)
 
     def _point(self, session: str, at: int | str) -> int:
         if isinstance(at, str):

@@ -46,7 +46,7 @@ def collect(plan: Plan) -> Found:
             began = clock.monotonic_s()
             store.gc("old", keep_last=KEPT, dry_run=False)
             took = clock.monotonic_s() - began
-        if len(store.snapshots("old")) != KEPT or not store.verify("old").ok:
+        if len(store.snapshots("old")) != KEPT or not store.verify("old", read_data=True).ok:
             raise NotCollectedError(f"{len(store.snapshots('old'))} snapshots stayed, and should be {KEPT}")
     after = disk_bytes(folder)
     return {

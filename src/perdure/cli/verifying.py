@@ -1,0 +1,121 @@
+"""`verify`: whether what is stored is what was written, and how much was read to say so."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from perdure.cli import options, output, shape
+from perdure.cli.place import place
+from perdure.cli.text import bytes_of, one_line
+from perdure.errors import DamageError
+from perdure.recovery.verify import EVERYTHING, STRUCTURE, Part, Read, part
+
+if TYPE_CHECKING:
+    from perdure.recovery.verify import Report
+
+_OPTION: Final = "--read-data"
+_ALL: Final = "1/1"
+_PART: Final = re.compile(r"\d+/\d+")
+
+
+class Verify(TyperCommand):
+    """A command whose option `--read-data` may have a value, and needs none."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Gives the option its value where it was left out."""
+        told: list[str] = []
+        for word, after in zip(args, [*args[1:], ""], strict=True):
+            told += [word, _ALL] if word == _OPTION and not _PART.fullmatch(after) else [word]
+        return super().parse_args(ctx, told)
+
+
+def _checked(text: str | None) -> str | None:
+    try:
+        if text is not None:
+            part(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    return text
+
+
+def verify(
+    session: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", help="The session; all of the store without one.")
+    ] = None,
+    *,
+    read_data: Annotated[
+        str | None,
+        typer.Option(
+            _OPTION,
+            metavar="[N/M]",
+            help="Read every byte of every chunk, too; or the N-th of M parts of them.",
+            callback=_checked,
+            show_default=False,
+        ),
+    ] = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Check a session, or all, and say how much was read.
+
+    The chain, the records, the indexes; the newest restore point is restored to prove it. Ends with 20 on damage.
+    """
+    with place(store).open() as opened:
+        sessions = [session] if session is not None else [info.id for info in opened.sessions()]
+        found = [opened.verify(one, read_data=read_data or False) for one in sessions]
+    ok = all(report.ok for report in found)
+    total = _total(found, data=part(read_data) if read_data else STRUCTURE)
+    if as_json:
+        output.document({"ok": ok, "sessions": [shape.report(one) for one in found], "read": shape.read(total)})
+    else:
+        for report in found:
+            _tell(report)
+        output.say(_read_text(total))
+    raise typer.Exit(0 if ok else DamageError.exit_status)
+
+
+def _total(found: list[Report], *, data: Part) -> Read:
+    reads = [report.read for report in found]
+    return Read(
+        sum(read.records for read in reads),
+        sum(read.chunks for read in reads),
+        sum(read.bytes for read in reads),
+        data,
+    )
+
+
+def _tell(report: Report) -> None:
+    told = f"no fault; {_proved(report)}" if report.ok else "damaged"
+    output.say(f"{report.session}: {report.records} records, {told}")
+    for problem in report.problems:
+        output.say(f"  {one_line(str(problem), chars_max=300)}")
+    if not report.ok:
+        output.say(f"  provably good: {_good(report.newest_valid)}")
+
+
+def _proved(report: Report) -> str:
+    if not report.newest_valid:
+        return "no snapshot yet"
+    return f"snapshot #{report.newest_valid} restored ({report.parts} part{'s' * (report.parts != 1)})"
+
+
+def _read_text(read: Read) -> str:
+    what = f"read {read.records} records and {read.chunks} chunks, {bytes_of(read.bytes)}: "
+    if read.data == EVERYTHING:
+        return f"{what}every byte"
+    data = f"part {read.data} of the data" if read.data.number else "the structure, and one snapshot each"
+    return f"{what}{data}; {_OPTION} reads every byte"
+
+
+def _good(newest: int | None) -> str:
+    if newest is None:
+        return "no snapshot of it"
+    return (
+        f"its snapshot #{newest}, and none that is newer"
+        if newest
+        else "the empty state of its opening, and no snapshot"
+    )
