@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 import time
 import uuid
@@ -33,3 +34,8 @@ def new_uuid() -> uuid.UUID:
 def new_random() -> float:
     """A random number in [0, 1)."""
     return _random.random()
+
+
+def new_bytes(count: int) -> bytes:
+    """So many random bytes, good for keys."""
+    return os.urandom(count)

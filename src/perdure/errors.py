@@ -12,6 +12,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     ├── SecretMissingError       a Secret whose value is not to be had here
     ├── DamageError              stored bytes that are not what was written
     │   ├── FormatNewerError         written by a newer perdure; not damage, but unreadable here
+    │   ├── NotSealedError           a plain row in a store that is sealed
     │   ├── RestoreError             no snapshot that is provably good for this request
     │   └── UnfinishedError          a session that was imported half-way
     ├── StoreError               the place where sessions are kept
@@ -20,6 +21,10 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── ConflictError            the head is not where the writer thought
     │   ├── FencedError              another owner has the session now
     │   └── HeldError                somebody holds the session
+    ├── KeysError                the keys of a store: malformed, or the extra for them is not installed
+    │   ├── KeyNeededError           the store is sealed, and no key was given
+    │   ├── KeyWrongError            sealed under a key that was not given
+    │   └── StorePlainError          keys were given for a store that is not sealed
     ├── SessionError             what was asked of a session
     │   ├── SessionIdError           not a valid id
     │   ├── SessionUnknownError      no session of that id
@@ -135,6 +140,12 @@ class UnfinishedError(DamageError):
     code, exit_status = "unfinished", 23
 
 
+class NotSealedError(DamageError):
+    """A row in clear in a store that is sealed: nobody who has the key wrote it."""
+
+    code, exit_status = "not-sealed", 24
+
+
 class StoreError(PerdureError):
     """The place where sessions are kept."""
 
@@ -169,6 +180,30 @@ class HeldError(StoreError):
     """Somebody holds the session."""
 
     code, exit_status = "held", 35
+
+
+class KeysError(PerdureError):
+    """A key that is none, cannot be read, or needs an extra that is not installed."""
+
+    code, exit_status = "keys", 90
+
+
+class KeyNeededError(KeysError):
+    """The store is sealed, and was opened without a key."""
+
+    code, exit_status = "key-needed", 91
+
+
+class KeyWrongError(KeysError):
+    """Sealed under a key that was not given. Nothing was changed."""
+
+    code, exit_status = "key-wrong", 92
+
+
+class StorePlainError(KeysError):
+    """Keys were given for a store that holds sessions in clear. Nothing was changed."""
+
+    code, exit_status = "store-plain", 93
 
 
 class SessionError(PerdureError):

@@ -136,11 +136,29 @@ def test_the_database_of_another_program_is_refused_and_left(path: Path, mark: s
 def test_a_newer_layout_is_refused_and_left(path: Path) -> None:
     open_store(path).close()
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version=2")
+        db.execute("PRAGMA user_version=3")
     before = path.read_bytes()
-    with pytest.raises(FormatNewerError, match="layout 2"):
+    with pytest.raises(FormatNewerError, match="layout 3"):
         open_store(path)
     assert path.read_bytes() == before
+
+
+def test_the_first_envelope_makes_layout_2_of_a_store_that_goes_on(path: Path) -> None:
+    with open_store(path) as store:
+        store.create("s", owner="me")
+        append(store, 1)
+        assert layout(path) == 1
+        with open_store(path) as other:
+            assert other.envelope("s") is None
+            store.put_envelope("s", b"keys", seen=None)
+            assert (layout(path), other.envelope("s")) == (2, b"keys")
+            append(other, 2)
+            assert len(list(store.read("s"))) == 2
+
+
+def layout(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("PRAGMA user_version").fetchone()[0]
 
 
 def test_a_damaged_page_is_damage(path: Path) -> None:

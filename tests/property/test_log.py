@@ -73,10 +73,10 @@ def lived(rnd: random.Random, size: int) -> list[Entry]:
     return entries
 
 
-def chain(entries: list[Entry], session: str = "s") -> list:
+def chain(entries: list[Entry], session: str = "s", key: bytes | None = None) -> list:
     records, previous = [], GENESIS
     for entry in entries:
-        records.append(link(previous, entry, session=session))
+        records.append(link(previous, entry, session=session, key=key))
         previous = records[-1].chain
     return records
 
@@ -89,6 +89,15 @@ def checked(records: list) -> list:
 def test_what_was_linked_is_verified_and_opened(rnd):
     entries = lived(rnd, 12)
     assert [opened(record) for record in checked(chain(entries))] == entries
+
+
+@given(rnd=SEEDED)
+def test_a_chain_with_a_key_is_verified_by_who_has_it(rnd):
+    records = chain(lived(rnd, 5), key=b"k" * 32)
+    assert list(verified(records, session="s", after=0, previous=GENESIS, key=b"k" * 32)) == records
+    for key in (None, b"l" * 32, b""):
+        with pytest.raises(DamageError, match="record 1"):
+            list(verified(records, session="s", after=0, previous=GENESIS, key=key))
 
 
 @given(rnd=SEEDED)

@@ -73,6 +73,7 @@ def link(
     session: str,
     dictionary: values.Dictionary | None = None,
     blobs: values.Blobs | None = None,
+    key: bytes | None = None,
 ) -> Record:
     """The record of an entry that follows the one whose chain digest is `previous`."""
     return chained(
@@ -83,4 +84,5 @@ def link(
         kind=entry.kind,
         time_us=entry.time_us,
         body=sealed(entry.body, dictionary=dictionary, blobs=blobs),
+        key=key,
     )

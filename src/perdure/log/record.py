@@ -5,6 +5,7 @@ A record knows nothing of what its body says: the body is a sealed frame. `docs/
 
 from __future__ import annotations
 
+import hmac
 import struct
 from dataclasses import dataclass
 from hashlib import sha256
@@ -77,27 +78,59 @@ def body_digest(body: bytes) -> bytes:
     return body[len(_STUB) :] if is_stub(body) else sha256(body).digest()
 
 
-def chain_digest(previous: bytes, *, session: str, seq: int, epoch: int, kind: str, time_us: int, body: bytes) -> bytes:
-    """SHA-256 over the previous chain digest, the header and the digest of the body: 32 bytes."""
+def chain_digest(
+    previous: bytes,
+    *,
+    session: str,
+    seq: int,
+    epoch: int,
+    kind: str,
+    time_us: int,
+    body: bytes,
+    key: bytes | None = None,
+) -> bytes:
+    """SHA-256 over the previous chain digest, the header and the digest of the body: 32 bytes.
+
+    With the `key` of a sealed store (`Store.chain_key`) it is HMAC-SHA256 under that: nobody else can make one.
+    """
     name = session.encode()
     header = _HEADER.pack(seq, epoch, KINDS[kind], time_us)
-    return sha256(previous + len(name).to_bytes(2, "big") + name + header + body_digest(body)).digest()
+    chained = previous + len(name).to_bytes(2, "big") + name + header + body_digest(body)
+    return sha256(chained).digest() if key is None else hmac.digest(key, chained, "sha256")
 
 
-def chained(previous: bytes, *, session: str, seq: int, epoch: int, kind: str, time_us: int, body: bytes) -> Record:
+def chained(
+    previous: bytes,
+    *,
+    session: str,
+    seq: int,
+    epoch: int,
+    kind: str,
+    time_us: int,
+    body: bytes,
+    key: bytes | None = None,
+) -> Record:
     """The record that follows the one whose chain digest is `previous`."""
-    chain = chain_digest(previous, session=session, seq=seq, epoch=epoch, kind=kind, time_us=time_us, body=body)
+    chain = chain_digest(
+        previous, session=session, seq=seq, epoch=epoch, kind=kind, time_us=time_us, body=body, key=key
+    )
     return Record(session, seq, epoch, kind, time_us, body, chain)
 
 
 def verified(
-    records: Iterable[Record], *, session: str, after: int, previous: bytes, bases: tuple[Base, ...] = ()
+    records: Iterable[Record],
+    *,
+    session: str,
+    after: int,
+    previous: bytes,
+    bases: tuple[Base, ...] = (),
+    key: bytes | None = None,
 ) -> Iterator[Record]:
     """The same records, each checked against the one before it.
 
     `after` and `previous` are the number and the chain digest that the first one must follow; `bases` are whose records
-    the log of a fork begins with. Raises `DamageError`, which names the first record that is missing, foreign, out of
-    order or changed.
+    the log of a fork begins with; `key` is that of its chain, if it has one. Raises `DamageError`, which names the
+    first record that is missing, foreign, out of order or changed.
     """
     for record in records:
         after += 1
@@ -112,6 +145,7 @@ def verified(
             kind=record.kind,
             time_us=record.time_us,
             body=record.body,
+            key=key,
         )
         if digest != record.chain:
             raise DamageError(f"{session}: record {after} ({record.kind}) is not what was written")

@@ -17,7 +17,7 @@ from perdure.log import dropped
 from perdure.log.entry import Entry, opened
 from perdure.log.marks import Marks
 from perdure.log.origin import Base
-from perdure.log.record import GENESIS, Record, is_stub, verified
+from perdure.log.record import GENESIS, Record, chained, is_stub, verified
 from perdure.log.summary import Summary, unfinished
 from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
 from perdure.session import needs
@@ -86,6 +86,7 @@ class _Receiving:
     stubs: list[int] = field(default_factory=list)
     amended: list[Entry] = field(default_factory=list)
     also: list[str] = field(default_factory=list)
+    chain_key: bytes | None = None
     waiting_bytes: int = 0
     moved_bytes: int = 0
 
@@ -98,18 +99,40 @@ class _Receiving:
         origin, seq, chain = self.origin, 0, GENESIS
         self._check_new()
         self._begin(origin.bases[0].session if origin.bases else origin.session)
-        for record in verified(
-            self._chunks_aside(items), session=origin.session, after=0, previous=GENESIS, bases=origin.bases
+        told = GENESIS
+        for sent in verified(
+            self._chunks_aside(items),
+            session=origin.session,
+            after=0,
+            previous=GENESIS,
+            bases=origin.bases,
+            key=origin.chain_key,
         ):
+            told, record = sent.chain, self._rechained(sent, chain)
             if record.session != self.session:
                 self._end(seq, chain)
                 self._begin_fork(record, Base(self.session, seq))
             seq, chain = record.seq, record.chain
             self._take(record)
-        if (seq, chain) != (origin.seq, origin.chain):
+        if (seq, told) != (origin.seq, origin.chain):
             raise DamageError(f"{origin.session}: its records end with {seq}, not with {origin.seq} as was announced")
         self._end(seq, chain)
         return Moved(origin.session, seq, self.moved_bytes, tuple(self.also))
+
+    def _rechained(self, record: Record, previous: bytes) -> Record:
+        """The record as it follows the one before it here: where chains have another key, or none, digests differ."""
+        if self.chain_key == self.origin.chain_key:
+            return record
+        return chained(
+            previous,
+            session=record.session,
+            seq=record.seq,
+            epoch=record.epoch,
+            kind=record.kind,
+            time_us=record.time_us,
+            body=record.body,
+            key=self.chain_key,
+        )
 
     # --- the session that is written ----------------------------------------------------------------------------------
 
@@ -132,6 +155,7 @@ class _Receiving:
             self.now = self._half(session)
         else:
             self._write_to(lease, there=0, chain=GENESIS)
+        self.chain_key = self.store.chain_key(session)
         faults.reach("import.begun")
 
     def _begin_fork(self, first: Record, base: Base) -> None:

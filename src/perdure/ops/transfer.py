@@ -1,7 +1,7 @@
 """One session on its way from one place to another: a stream of its records, each after the chunks that it needs.
 
-Nothing is translated: records and chunks stay what they are, so the log has the same digests everywhere. Here a stream
-comes out of a store; `receiving` takes it into one.
+Nothing is translated: bodies and chunks stay what they are, and so do all digests, but those of the chain where one of
+the two places makes them with a key. Here a stream comes out of a store; `receiving` takes it into one.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Origin:
     """Which log it is, and the record that it goes up to. `epoch` is that of the newest lease where it comes from.
 
     `bases` are the places that a fork goes on from, the oldest first: up to there the records are of those sessions.
+    `chain_key` is what its chain digests are made with, None for no key.
     """
 
     session: str
@@ -41,6 +42,7 @@ class Origin:
     chain: bytes
     epoch: int
     bases: tuple[Base, ...] = ()
+    chain_key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,9 @@ def sent(store: Store, session: str) -> tuple[Origin, Iterator[Item]]:
     summary_of(head, session)
     if not head.seq:
         raise SessionUnknownError(f"nothing was ever written to {session} in {store.url}")
-    origin = Origin(session, head.family, head.seq, head.chain, head.epoch, head.bases)
-    return origin, chain(_items(Reader(store, session), head), inbox)
+    reader = Reader(store, session)
+    origin = Origin(session, head.family, head.seq, head.chain, head.epoch, head.bases, reader.chain_key)
+    return origin, chain(_items(reader, head), inbox)
 
 
 def _at_once(store: Store, session: str) -> tuple[Head, list[Waiting]]:

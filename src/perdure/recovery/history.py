@@ -193,7 +193,14 @@ def _check_head(found: History, last: Place) -> None:
         found.summary = None
         found.report(None, f"{session}: {len(behind)} records are stored behind the head, record {head.seq}", "head")
         try:
-            for record in verified(behind, session=session, after=last.seq, previous=chain, bases=head.bases):
+            for record in verified(
+                behind,
+                session=session,
+                after=last.seq,
+                previous=chain,
+                bases=head.bases,
+                key=found.reader.chain_key,
+            ):
                 _take(found, Place(record.seq, record))
         except DamageError as error:
             found.report(None, error, "record")

@@ -45,6 +45,7 @@ class Reader:
         self._dropped = dropped.Dropped()
         self._remaking: set[bytes] = set()
         self._bases: tuple[Base, ...] | None = None
+        self._chain_key: tuple[bytes | None] | None = None
 
     @property
     def bases(self) -> tuple[Base, ...]:
@@ -52,6 +53,13 @@ class Reader:
         if self._bases is None:
             self._bases = self.store.head(self.session).bases
         return self._bases
+
+    @property
+    def chain_key(self) -> bytes | None:
+        """What the chain digests of the log are made with."""
+        if self._chain_key is None:
+            self._chain_key = (self.store.chain_key(self.session),)
+        return self._chain_key[0]
 
     def chunk(self, digest: bytes) -> bytes:
         """A chunk's frame. Raises `DamageError` when it is missing."""
@@ -120,7 +128,9 @@ class Reader:
             upto, chain = head.seq, head.chain
         seq, found = after, self.store.read_at(self.session, [after])[0].chain if after else GENESIS
         records = self.store.read(self.session, after=after, upto=upto)
-        for record in verified(records, session=self.session, after=after, previous=found, bases=self.bases):
+        for record in verified(
+            records, session=self.session, after=after, previous=found, bases=self.bases, key=self.chain_key
+        ):
             seq, found = record.seq, record.chain
             yield record
         if seq < upto:

@@ -33,15 +33,15 @@ class Place:
 def survey(store: Store, session: str, *, after: int = 0, upto: int) -> Iterator[Place]:
     """The places after + 1 ... upto. Of several that are missing in a row only the first is told, with their number."""
     before, bases = _before(store, session, after), store.head(session).bases
+    key = store.chain_key(session)
     for seq, found in _rows(store, session, after=after, upto=upto):
         if seq > after + 1:
             yield _gap(session, after + 1, seq - 1)
             before = ()
         after = seq
         if isinstance(found, Record):
-            fault, before = _judged(
-                found, session=session, writer=writer_of(seq, session=session, bases=bases), seq=seq, before=before
-            )
+            writer = writer_of(seq, session=session, bases=bases)
+            fault, before = _judged(found, session=session, writer=writer, seq=seq, before=before, key=key)
             yield Place(seq, found, fault)
         else:
             before = ()
@@ -70,7 +70,7 @@ def _before(store: Store, session: str, after: int) -> tuple[bytes, ...]:
 
 
 def _judged(
-    record: Record, *, session: str, writer: str, seq: int, before: tuple[bytes, ...]
+    record: Record, *, session: str, writer: str, seq: int, before: tuple[bytes, ...], key: bytes | None
 ) -> tuple[str, tuple[bytes, ...]]:
     """What is wrong with a record ("": nothing), and what its own chain digest may be.
 
@@ -83,13 +83,13 @@ def _judged(
         return f"{session}: record {seq} ({record.kind}) cannot be proved, as the one before it is missing", (
             record.chain,
         )
-    made = [_digest(record, previous) for previous in before]
+    made = [_digest(record, previous, key) for previous in before]
     if record.chain in made:
         return "", (record.chain,)
     return f"{session}: record {seq} ({record.kind}) is not what was written", (record.chain, *made)
 
 
-def _digest(record: Record, previous: bytes) -> bytes:
+def _digest(record: Record, previous: bytes, key: bytes | None) -> bytes:
     return chain_digest(
         previous,
         session=record.session,
@@ -98,6 +98,7 @@ def _digest(record: Record, previous: bytes) -> bytes:
         kind=record.kind,
         time_us=record.time_us,
         body=record.body,
+        key=key,
     )
 
 

@@ -48,6 +48,7 @@ class Writer:
         self.riders: deque[tuple[Draft, Callable[[Entry], None]]] = deque()
         """Records that ride at the end of the next commit (keyframes); other threads may add to it."""
         self._blobs = values.Blobs()
+        self._chain_key = store.chain_key(session)
         self._unknown: tuple[tuple[Record, ...], Callable[[], None]] | None = None
         self.submitted: Future[int] | None = None
         """A commit that was begun with `submit` and not concluded."""
@@ -169,7 +170,9 @@ class Writer:
         for seq, draft in enumerate(drafts, self.head + 1):
             entry = Entry(seq, self.epoch, draft.kind, now, draft.body)
             dictionary = None if draft.kind in UNLIKE_THE_STATE else self.dictionary()
-            record = link(chain, entry, session=self.session, dictionary=dictionary, blobs=self._blobs)
+            record = link(
+                chain, entry, session=self.session, dictionary=dictionary, blobs=self._blobs, key=self._chain_key
+            )
             chain, summary = record.chain, summary.after(entry)
             if draft.marks:
                 summary = summary.marked(draft.marks, seq=seq)

@@ -305,6 +305,23 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def envelope(self, session: str | None = None) -> bytes | None:
+        """The envelope of the session's family, or without a session of the store itself; None if there is none."""
+
+    @abstractmethod
+    def put_envelope(self, session: str | None, new: bytes, *, seen: bytes | None) -> None:
+        """Puts `new` beside the session's family (None: the store itself) if `seen` is there now; durable on return.
+
+        Holds no lease. Raises `ConflictError` when something else is there. An envelope holds wrapped keys: no byte of
+        one that was replaced stays, and it goes with the last session of its family.
+        """
+
+    def chain_key(self, session: str) -> bytes | None:
+        """What the chain digests of this session's log are made with; None: with no key. See `log.chain_digest`."""
+        del session
+        return None
+
+    @abstractmethod
     def give_back(self, *, bytes_max: int) -> int:
         """Gives up to so many bytes that are not used back to the file system, in one short transaction.
 
@@ -318,7 +335,7 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, session: str) -> None:
-        """Removes all of a session with its inbox, and its family's chunks with the last of it; durable on return.
+        """Removes all of a session with its inbox, with the last of its family chunks and envelope; durable on return.
 
         A tombstone stays: the id is refused for ever. Deleting it again finishes what a crash interrupted. Raises
         `HasForksError`, and removes nothing, while there are sessions whose logs go on from this one.

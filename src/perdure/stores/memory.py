@@ -63,6 +63,7 @@ class _Place:
     sessions: dict[str, _Session] = field(default_factory=dict)
     erased: set[str] = field(default_factory=set)
     chunks: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
+    envelopes: dict[str | None, bytes] = field(default_factory=dict)
     changes: count[int] = field(default_factory=lambda: count(1))
 
 
@@ -284,6 +285,20 @@ class MemoryStore(Store):
                 kept = place.chunks.get(family, {})
                 place.chunks[family] = {digest: kept[digest] for digest in kept if digest not in digests}
 
+    def envelope(self, session: str | None = None) -> bytes | None:
+        """See `Store.envelope`."""
+        with self._open() as place:
+            return place.envelopes.get(None if session is None else self._session(session).family)
+
+    def put_envelope(self, session: str | None, new: bytes, *, seen: bytes | None) -> None:
+        """See `Store.put_envelope`."""
+        with self._open() as place:
+            family = None if session is None else self._session(session).family
+            if place.envelopes.get(family) != seen:
+                raise refusals.other_envelope(session or self.url)
+            faults.reach("envelope.inside")
+            place.envelopes[family] = new
+
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`. Memory is given back by itself."""
         del bytes_max
@@ -304,6 +319,7 @@ class MemoryStore(Store):
             place.erased.add(session)
             if all(found.family != family for found in place.sessions.values()):
                 place.chunks.pop(family, None)
+                place.envelopes.pop(family, None)
 
     def close(self) -> None:
         """See `Store.close`. A named place stays for those who open it again."""

@@ -86,6 +86,11 @@ def joined(session: str) -> ConflictError:
     return ConflictError(f"{session}: another session has come into its family, or left it; look again")
 
 
+def other_envelope(what: str) -> ConflictError:
+    """For an envelope that is to replace another one than is there."""
+    return ConflictError(f"{what}: its envelope is another one by now; look again")
+
+
 def missing_record(session: str, *, seq: int) -> DamageError:
     """For a record that is asked for and not there."""
     return DamageError(f"{session}: record {seq} is missing")

@@ -115,6 +115,14 @@ class Passing(Store):
         """Handed on."""
         self.right.drop_chunks(digests, seen=seen)
 
+    def envelope(self, session: str | None = None) -> bytes | None:
+        """Handed on."""
+        return self.right.envelope(session)
+
+    def put_envelope(self, session: str | None, new: bytes, *, seen: bytes | None) -> None:
+        """Handed on."""
+        self.right.put_envelope(session, new, seen=seen)
+
     def give_back(self, *, bytes_max: int) -> int:
         """Handed on."""
         return self.right.give_back(bytes_max=bytes_max)

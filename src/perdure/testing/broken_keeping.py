@@ -84,5 +84,41 @@ class NeverGivesBack(Passing):
         return self.right.give_back(bytes_max=bytes_max) + 1
 
 
-BROKEN = (AmendsInTwo, KeepsBodies, AmendsTheHeld, AmendsTheForked, DropsWhatIsNeeded, NeverGivesBack)
+class PutsWhateverIsThere(Passing):
+    """Puts an envelope whatever is there."""
+
+    caught_by = "test_an_envelope_is_replaced_by_who_saw_it"
+
+    def put_envelope(self, session: str | None, new: bytes, *, seen: bytes | None) -> None:
+        """Whatever was seen."""
+        del seen
+        self.right.put_envelope(session, new, seen=self.right.envelope(session))
+
+
+class HasOneEnvelope(Passing):
+    """Has one envelope for all."""
+
+    caught_by = "test_an_envelope_is_of_its_family"
+
+    def envelope(self, session: str | None = None) -> bytes | None:
+        """That of the store."""
+        del session
+        return self.right.envelope()
+
+    def put_envelope(self, session: str | None, new: bytes, *, seen: bytes | None) -> None:
+        """That of the store."""
+        del session
+        self.right.put_envelope(None, new, seen=seen)
+
+
+BROKEN = (
+    AmendsInTwo,
+    KeepsBodies,
+    AmendsTheHeld,
+    AmendsTheForked,
+    DropsWhatIsNeeded,
+    NeverGivesBack,
+    PutsWhateverIsThere,
+    HasOneEnvelope,
+)
 """All of them."""

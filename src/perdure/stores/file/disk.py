@@ -109,6 +109,35 @@ def replace(path: Path, content: bytes) -> None:
         raise
 
 
+def replace_blanking(path: Path, content: bytes) -> None:
+    """As `replace`, with the name durable; and what the file held before is overwritten with zeros."""
+    old = os.open(path, os.O_WRONLY | os.O_CLOEXEC) if path.exists() else None
+    try:
+        replace(path, content)
+        sync_folder(path.parent)
+        if old is not None:
+            write_at(old, bytes(os.fstat(old).st_size), 0)
+            os.fsync(old)
+    finally:
+        if old is not None:
+            os.close(old)
+
+
+def read_whole(path: Path) -> bytes | None:
+    """The content of a file, None if there is none; right also while `replace_blanking` puts another in its place."""
+    while True:
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            content = read_at(file, 0, os.fstat(file).st_size)
+            if os.fstat(file).st_nlink:  # else it was replaced, and may be blanked
+                return content
+        finally:
+            os.close(file)
+
+
 def wipe(folder: Path, *, keep: bool) -> None:
     """Removes all in a folder, each file overwritten with zeros first; and the folder, unless it is to be kept."""
     for path in sorted(folder.iterdir()):

@@ -2,7 +2,8 @@
 
     perdure.json     that it is a store, and of which layout; written last, so a folder without it holds no session
     sessions/        a folder for each session
-    families/        a folder for each family, with its chunks
+    families/        a folder for each family, with its chunks and, in a sealed store, its envelope
+    envelope         of a sealed store: its own
     erased/          a folder for each session that was deleted, named by a digest of its id: empty, once it is wiped
     making/          sessions that are being made; what a crash leaves here is nothing
     tick             grows when another session than the one before is written; orders listings
@@ -60,6 +61,10 @@ class Root:
     def family(self, family: str) -> Path:
         """The folder of a family's chunks."""
         return self.families / folder_name(family)
+
+    def envelope(self, family: str | None) -> Path:
+        """The file of a family's envelope, or of the store's own."""
+        return (self.path if family is None else self.family(family)) / "envelope"
 
     def tomb(self, session: str) -> Path:
         """What is there once the session is deleted."""

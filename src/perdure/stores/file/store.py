@@ -311,6 +311,30 @@ class FileStore(Store):
                 faults.reach("sweep.inside")
                 chunk_files.drop(self._root.family(family), digests)
 
+    def envelope(self, session: str | None = None) -> bytes | None:
+        """See `Store.envelope`."""
+        place = self._envelope(session)
+        with self._using():
+            return disk.read_whole(place)
+
+    def put_envelope(self, session: str | None, new: bytes, *, seen: bytes | None) -> None:
+        """See `Store.put_envelope`. A file, which is there whole or not at all."""
+        with self._using(), self._root.locked(shared=False):
+            place = self._envelope(session)
+            if disk.read_whole(place) != seen:
+                raise refusals.other_envelope(session or self.url)
+            faults.reach("envelope.inside")
+            if not place.parent.is_dir():
+                place.parent.mkdir(exist_ok=True)
+                disk.sync_folder(place.parent.parent)
+            disk.replace_blanking(place, new)
+
+    def _envelope(self, session: str | None) -> Path:
+        if session is None:
+            return self._root.envelope(None)
+        with self._reading(session) as folder:
+            return self._root.envelope(folder.family)
+
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`. Files that are not needed are removed at once, so there is never more to give."""
         del bytes_max

@@ -132,6 +132,15 @@ SELECT digest, length(content) FROM chunks WHERE family = ?;
 -- name: drop_chunk
 DELETE FROM chunks WHERE family = ? AND digest = ?;
 
+-- name: envelope
+SELECT content FROM envelopes WHERE family = ?;
+
+-- name: put_envelope
+INSERT OR REPLACE INTO envelopes (family, content) VALUES (?, ?);
+
+-- name: delete_envelope
+DELETE FROM envelopes WHERE family = :family AND NOT EXISTS (SELECT 1 FROM sessions WHERE family = :family);
+
 -- name: bury
 INSERT INTO tombstones (digest) VALUES (?);
 

@@ -23,8 +23,11 @@ from perdure.stores.sqlite.failures import is_busy
 APPLICATION_ID: Final = 0x70657264
 """Marks a SQLite file as a store of ours ("perd")."""
 
-LAYOUT: Final = 1
-"""Version of the tables, kept in the file as `user_version`."""
+LAYOUT: Final = 2
+"""The newest version of the tables that is read; that of a file is kept in it as `user_version`."""
+
+FIRST_LAYOUT: Final = 1
+"""What a file is made with: layout 2 begins with its first envelope."""
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
@@ -184,7 +187,7 @@ def _make_tables(db: sqlite3.Connection, path: Path) -> None:
             for statement in sql.script("sqlite_schema").split(";\n"):
                 db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-            db.execute(f"PRAGMA user_version={LAYOUT}")
+            db.execute(f"PRAGMA user_version={FIRST_LAYOUT}")
         db.execute("COMMIT")
     finally:
         if db.in_transaction:

@@ -35,7 +35,7 @@ from perdure.stores.contract import (
 )
 from perdure.stores.ids import check_session_id
 from perdure.stores.space import free_bytes
-from perdure.stores.sqlite import file, fork, rows
+from perdure.stores.sqlite import envelopes, file, fork, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
 from perdure.stores.sqlite.descriptor import Descriptor
 from perdure.stores.sqlite.group import Group
@@ -318,6 +318,25 @@ class SqliteStore(Store):
             faults.reach("sweep.inside")
         self._checkpointer.grown(len(digests) * _TOUCHED_BYTES)
 
+    def envelope(self, session: str | None = None) -> bytes | None:
+        """See `Store.envelope`."""
+        with self._reader.transaction("DEFERRED") as db:
+            return envelopes.get(db, self._family(db, session), session or self.url)
+
+    def put_envelope(self, session: str | None, new: bytes, *, seen: bytes | None) -> None:
+        """See `Store.put_envelope`. The first one makes the table, in layout 2."""
+
+        def put(db: sqlite3.Connection) -> None:
+            family = self._family(db, session)
+            if envelopes.get(db, family, session or self.url) != seen:
+                raise refusals.other_envelope(session or self.url)
+            envelopes.put(db, family, new)
+            faults.reach("envelope.inside")
+
+        self._group.write(put)
+        if seen is not None:
+            self._scrub("replaced")
+
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`. With the last of it the log is carried over, so that the file is smaller."""
         with self._writer.patient() as db:
@@ -349,11 +368,12 @@ class SqliteStore(Store):
             row = rows.find(db, session)
             if row is not None:
                 rows.delete(db, row, session)
+                envelopes.delete(db, row.family)
                 faults.reach("erase.inside")
             elif not rows.is_erased(db, session):
                 raise self._absent(db, session)
         faults.reach("erase.after")
-        self._scrub()
+        self._scrub("deleted")
 
     def close(self) -> None:
         """See `Store.close`. The last one to close carries the log over and removes it."""
@@ -374,6 +394,9 @@ class SqliteStore(Store):
         if row is None:
             raise self._absent(db, session)
         return row
+
+    def _family(self, db: sqlite3.Connection, session: str | None) -> int:
+        return envelopes.OF_THE_STORE if session is None else self._row(db, session).family
 
     def _segments(self, db: sqlite3.Connection, session: str) -> list[rows.Segment]:
         return rows.segments(db, session, self._row(db, session))
@@ -411,13 +434,13 @@ class SqliteStore(Store):
             yield from page
             after = page[-1].seq
 
-    def _scrub(self) -> None:
-        """Gives free pages back, and empties the log of what was deleted, so that no byte of it stays."""
+    def _scrub(self, done: str) -> None:
+        """Gives free pages back, and empties the log of what is gone, so that no byte of it stays."""
         with self._writer.patient() as db:
             db.executescript("PRAGMA incremental_vacuum")  # `execute` would give back one page and stop
         if not self._checkpointer.empty():
             raise StoreFailedError(
-                f"{self.url}: deleted, but another process is reading the log that still has its bytes; delete it again"
+                f"{self.url}: {done}, but another process is reading the log that still has its bytes; do it again"
             )
 
 

@@ -10,6 +10,7 @@ that keeps nothing beyond its process takes `StoreConformance`. The checks know 
 
 from perdure.testing.conformance.conditions import ConditionChecks
 from perdure.testing.conformance.durability import DurabilityChecks
+from perdure.testing.conformance.envelopes import EnvelopeChecks
 from perdure.testing.conformance.forks import ForkChecks
 from perdure.testing.conformance.inbox import InboxChecks
 from perdure.testing.conformance.keeping import KeepingChecks
@@ -22,7 +23,15 @@ __all__ = ["DurableStoreConformance", "StoreConformance"]
 
 
 class StoreConformance(
-    SessionChecks, RecordChecks, ConditionChecks, ForkChecks, InboxChecks, KeepingChecks, ThreadChecks, TogetherChecks
+    SessionChecks,
+    RecordChecks,
+    ConditionChecks,
+    ForkChecks,
+    InboxChecks,
+    KeepingChecks,
+    EnvelopeChecks,
+    ThreadChecks,
+    TogetherChecks,
 ):
     """The checks that hold for any store."""
 
