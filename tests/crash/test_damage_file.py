@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,42 +22,65 @@ from tests.crash.damage import OTHER, RESULT, SUBJECT, Truth, agent, closed_file
 FULL = os.environ.get("PERDURE_STORM") == "full"
 SAMPLES = 12_000 if FULL else 200
 PARTS = 4
-RECORDS = 50
-"""More than a session that began anew would have when it waits, less than the subject has."""
-
 pytestmark = pytest.mark.storm
 
 
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """The whole file, what was saved, and when the subject began."""
+
+    content: bytes
+    truth: dict[str, Truth]
+    created_us: int
+
+
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, Truth]]:
-    return closed_file(tmp_path_factory.mktemp("file"))
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    folder = tmp_path_factory.mktemp("file")
+    content, truth = closed_file(folder)
+    with opened_file(folder / "agents.db", content) as store:
+        return Filled(content, truth, store.info(SUBJECT).created_us)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_flipped_bytes_of_the_file(filled: tuple[bytes, dict[str, Truth]], tmp_path: Path, part: int) -> None:
-    content, truth = filled
+def test_flipped_bytes_of_the_file(filled: Filled, tmp_path: Path, part: int) -> None:
     rng, seen = random.Random(part), Counter[str]()
     for _ in range(SAMPLES // PARTS):
-        offset, mask = rng.randrange(len(content)), rng.choice((0x01, 0x10, 0x80, 0xFF))
-        damaged = content[:offset] + bytes([content[offset] ^ mask]) + content[offset + 1 :]
-        try:
-            seen[outcome(tmp_path / "agents.db", damaged, truth)] += 1
-        except AssertionError as error:
-            raise AssertionError(f"offset {offset}, mask {mask:#x}: {error}") from error
+        offset, mask = rng.randrange(len(filled.content)), rng.choice((0x01, 0x10, 0x80, 0xFF))
+        seen[flipped(filled, tmp_path, offset, mask)] += 1
     assert seen["found"], seen
     assert seen["harmless"], seen
 
 
-def test_zeroed_and_missing_pages(filled: tuple[bytes, dict[str, Truth]], tmp_path: Path) -> None:
-    content, truth = filled
+def test_every_byte_of_the_id_and_around_it(filled: Filled, tmp_path: Path) -> None:
+    """Where it stands, in rows and indexes: who does not find it must not take it for new."""
+    seen = Counter[str]()
+    for place in re.finditer(SUBJECT.encode(), filled.content):
+        for offset in range(place.start() - 4, place.end() + 2):
+            seen[flipped(filled, tmp_path, offset, 0xFF)] += 1
+    assert seen["found"], seen
+
+
+def flipped(filled: Filled, folder: Path, offset: int, mask: int) -> str:
+    """What became of it with this byte flipped."""
+    content = filled.content
+    damaged = content[:offset] + bytes([content[offset] ^ mask]) + content[offset + 1 :]
+    try:
+        return outcome(folder / "agents.db", damaged, filled)
+    except AssertionError as error:
+        raise AssertionError(f"offset {offset}, mask {mask:#x}: {error}") from error
+
+
+def test_zeroed_and_missing_pages(filled: Filled, tmp_path: Path) -> None:
+    content = filled.content
     for start in range(0, len(content), 4096):
         zeroed = content[:start] + bytes(4096) + content[start + 4096 :]
         for damaged in (zeroed, content[:start]):
             if damaged:  # an empty file is a new store, as SQLite and we take it
-                outcome(tmp_path / "agents.db", damaged, truth)
+                outcome(tmp_path / "agents.db", damaged, filled)
 
 
-def outcome(path: Path, content: bytes, truth: dict[str, Truth]) -> str:
+def outcome(path: Path, content: bytes, filled: Filled) -> str:
     """What became of it: found, or harmless. `AssertionError` for anything wrong."""
     try:
         store = opened_file(path, content)
@@ -63,9 +88,9 @@ def outcome(path: Path, content: bytes, truth: dict[str, Truth]) -> str:
         return "found"
     try:
         with store:
-            whole = [loads_right(store, session, truth[session]) for session in (SUBJECT, OTHER)]
+            whole = [loads_right(store, session, filled.truth[session]) for session in (SUBJECT, OTHER)]
             whole += [verifies(store, session) for session in (SUBJECT, OTHER)]
-            whole.append(goes_on_right(store, is_verified=whole[-2]))
+            whole.append(goes_on_right(store, filled.created_us, is_verified=whole[-2]))
     except PerdureError:  # at the close, which carries the log over into the file
         return "found"
     return "harmless" if all(whole) else "found"
@@ -88,7 +113,7 @@ def verifies(store: AgentStore, session: str) -> bool:
         return False
 
 
-def goes_on_right(store: AgentStore, *, is_verified: bool) -> bool:
+def goes_on_right(store: AgentStore, created_us: int, *, is_verified: bool) -> bool:
     """Whether it goes on; it must then end as if nothing had been damaged, and never begin anew.
 
     An answer that the index of marks has lost is asked for again, which `verify` has told before.
@@ -101,7 +126,7 @@ def goes_on_right(store: AgentStore, *, is_verified: bool) -> bool:
         assert isinstance(ended.error, PerdureError), ended
         return False
     if ended.status == "waiting" and not is_verified:
-        assert store.info(SUBJECT).records > RECORDS, "it began anew"
+        assert store.info(SUBJECT).created_us == created_us, "it began anew"
         return False
     assert ended.status == "completed", f"it began anew: {ended}"
     assert ended.result == RESULT, "it ended otherwise"

@@ -4,6 +4,9 @@
 SELECT number, family, epoch, owner, counter, seq, tick, sent, base, base_seq, (SELECT tick FROM store)
 FROM sessions WHERE id = ?;
 
+-- name: session_again
+SELECT 1 FROM sessions WHERE id || '' = ?;
+
 -- name: erased
 SELECT 1 FROM tombstones WHERE digest = ?;
 
@@ -84,12 +87,12 @@ SELECT key, epoch, kind, time_us, body, chain FROM records WHERE key = ?;
 
 -- name: heads
 SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary, s.number, s.base, s.base_seq
-FROM sessions s JOIN families f ON f.number = s.family
+FROM sessions s LEFT JOIN families f ON f.number = s.family
 ORDER BY s.tick DESC;
 
 -- name: head
 SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary, s.number, s.base
-FROM sessions s JOIN families f ON f.number = s.family
+FROM sessions s LEFT JOIN families f ON f.number = s.family
 WHERE s.id = ?;
 
 -- name: points

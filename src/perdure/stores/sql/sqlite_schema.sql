@@ -26,6 +26,9 @@ CREATE TABLE sessions (
     base_seq INTEGER                           -- up to this one
 );
 
+-- The id once more, in a tree of its own: a session that only one of the two finds is damaged, and not new.
+CREATE UNIQUE INDEX sessions_again ON sessions (id || '');
+
 CREATE INDEX forks ON sessions (base) WHERE base IS NOT NULL;
 
 CREATE TABLE records (

@@ -57,7 +57,7 @@ class Segment:
 
 def find(db: sqlite3.Connection, session: str) -> Row | None:
     """The session's row, if it is there."""
-    found = db.execute(SQL["session"], (check_session_id(session),)).fetchone()
+    found = _of(db, session, "session")
     if found is None:
         return None
     number, family, epoch, owner, counter, seq, tick, sent, base, seam, newest_tick = found
@@ -68,6 +68,14 @@ def find(db: sqlite3.Connection, session: str) -> Row | None:
         raise DamageError(f"{session}: its row is not what was written")
     lease = Lease(session, epoch, text(owner), counter)
     return Row(number, family, lease, seq, tick, newest_tick, sent, base, seam or 0)
+
+
+def _of(db: sqlite3.Connection, session: str, statement: str) -> tuple[Any, ...] | None:
+    """What a statement that looks by id gives; None only if no index has the id. Raises `DamageError`."""
+    found: tuple[Any, ...] | None = db.execute(SQL[statement], (check_session_id(session),)).fetchone()
+    if found is None and db.execute(SQL["session_again"], (session,)).fetchone() is not None:
+        raise DamageError(f"{session}: it is there, and the index of ids does not find it: the index is damaged")
+    return found
 
 
 def segments(db: sqlite3.Connection, session: str, row: Row) -> list[Segment]:
@@ -101,12 +109,12 @@ def fork(db: sqlite3.Connection, session: str, row: Row, batch: Batch, *, base: 
 
 def head(db: sqlite3.Connection, session: str) -> Head | None:
     """The session's head, if it is there."""
-    found = db.execute(SQL["head"], (check_session_id(session),)).fetchone()
+    found = _of(db, session, "head")
     if found is None:
         return None
     told, family, seq, chain, epoch, summary, number, base = found
     is_whole = _are_numbers(seq, epoch) and seq <= _SEQ_MAX and isinstance(chain, bytes) and isinstance(summary, bytes)
-    if told != session or not is_whole:
+    if told != session or not isinstance(family, str) or not is_whole:
         raise DamageError(f"{session}: its row is not what was written")
     places = () if base is None else tuple(place for _, place in bases(db, session, number))
     return Head(session, family, seq, chain, epoch, summary, places)
@@ -127,7 +135,7 @@ def heads(db: sqlite3.Connection) -> list[Head]:
         return tuple(found)
 
     return [
-        Head(told, family, seq, chain, epoch, summary, places(number))
+        Head(told, family or "", seq, chain, epoch, summary, places(number))
         for told, family, seq, chain, epoch, summary, number, _, _ in rows
     ]
 
