@@ -73,7 +73,7 @@ def test_what_a_person_does_is_refused_while_it_may_be_alive_and_done_when_it_is
         perdure.open(tmp_path / "agents.db").run(agent_that_freezes("script", talk), "s")
 
     def note(store: perdure.AgentStore) -> None:
-        append_one(store.backend, "s", Draft("note", {"topic": "t"}), owner="person", lease_s=60)
+        append_one(store.keeper, "s", Draft("note", {"topic": "t"}), owner="person", lease_s=60)
 
     with Child(work) as child, perdure.open(tmp_path / "agents.db") as store:
         assert child.hear() == "here"

@@ -412,7 +412,7 @@ def test_memory_does_not_grow_with_the_session(source: AgentStore, monkeypatch: 
     origin, items = transfer.sent(source.backend, "large")
     held: list[int] = []
     with open_agent_store("memory:") as target:
-        taking = receiving._Receiving(receiving.Holder(target.backend, target._keeper, "me", 10.0), origin)
+        taking = receiving._Receiving(receiving.Holder(target.backend, target.keeper, "me", 10.0), origin)
 
         def watched() -> Iterator[transfer.Item]:
             for item in items:

@@ -30,9 +30,9 @@ class Life:
     """One life: call `first` of these kinds fails with `code`, and the `count` - 1 after it."""
 
     def __init__(self, lib: Any, told: dict[str, Any], number: int) -> None:
-        self.folder = Path(told["folder"]) / f"life {number}"
+        self.folder = Path(told["folder"]) / f"life {number} {told['operation']}"
         self.folder.mkdir()
-        self.url = told["url"].format(self.folder)
+        self.url = told["url"].format(self.folder, "agents")
         self._lib, self._told, self._first = lib, told, number
         self._trace = os.open(f"{self.folder}.trace", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self.saved, self.raised, self.wrong = 0, [], []
@@ -134,6 +134,14 @@ class SaverLife(Life):
             self.wrong.append(f"{self.saved} were acknowledged, {found} are there")
 
 
+def kind_of(told: dict[str, Any]) -> type[Life]:
+    if not told["operations"]:
+        return Life if ":" in told["url"] else SaverLife
+    from tests.power.operated import OperationLife  # noqa: PLC0415 - only now it can be found
+
+    return OperationLife
+
+
 def main(told: dict[str, Any]) -> None:
     sys.path[:0] = told["folders"]
     lib = ctypes.CDLL(None)
@@ -146,14 +154,15 @@ def main(told: dict[str, Any]) -> None:
         ctypes.c_int,
     ]
     lib.faults_seen.restype = lib.faults_failed.restype = ctypes.c_long
-    kind = Life if ":" in told["url"] else SaverLife
-    number, step = told["first"], told["step"]
-    while True:
-        life = kind(lib, told, number).live()
-        sys.stdout.write(json.dumps(life) + "\n")
-        if not life["failed"]:
-            return
-        number += step
+    kind = kind_of(told)
+    for first, operation in enumerate(told["operations"] or [""]):
+        number, step = 1 + first % told["step"], told["step"]
+        while True:
+            life = kind(lib, told | {"operation": operation}, number).live()
+            if not life["failed"]:
+                break
+            sys.stdout.write(json.dumps(life | {"operation": operation}) + "\n")
+            number += step
 
 
 if __name__ == "__main__":

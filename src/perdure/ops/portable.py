@@ -105,13 +105,18 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
                 os.fsync(file.fileno())
             faults.reach("export.written")
             beside.rename(path)
-        finally:
+        except BaseException:
             beside.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+            raise
+        try:
+            _sync_folder(path.parent)
+        except OSError:
+            path.unlink()
+            raise
 
 
 def _sync_folder(path: Path) -> None:
-    folder = os.open(path.parent, os.O_RDONLY)
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

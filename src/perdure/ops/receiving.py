@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from perdure import faults, values
-from perdure.errors import DamageError, SessionExistsError, SessionUnknownError
+from perdure.errors import DamageError, SessionExistsError, SessionUnknownError, StoreFailedError
 from perdure.log import dropped
 from perdure.log.entry import Entry, opened
 from perdure.log.marks import Marks
@@ -62,8 +62,12 @@ def received(holder: Holder, origin: Origin, items: Iterable[Item]) -> Moved:
     was sent.
     """
     receiving = _Receiving(holder, origin)
+    holder.keeper.give_back()
     try:
         return receiving.all(items)
+    except StoreFailedError:
+        holder.keeper.disown(receiving.session, owner=holder.owner)
+        raise
     finally:
         receiving.let_go()
 

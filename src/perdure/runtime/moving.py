@@ -28,7 +28,7 @@ class Moving:
     """Export, import, copy, replay and drive."""
 
     backend: Backend
-    _keeper: Keeper
+    keeper: Keeper
     _lease_s: float
 
     if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Moving:
     def _receive(self, origin: transfer.Origin, items: Iterable[transfer.Item]) -> Moved:
         from perdure.ops.receiving import Holder, received
 
-        holder = Holder(self.backend, self._keeper, self._owner, self._lease_s)
+        holder = Holder(self.backend, self.keeper, self._owner, self._lease_s)
         return received(holder, origin, items)
 
     def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:

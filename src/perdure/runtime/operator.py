@@ -22,7 +22,7 @@ from perdure.errors import (
 from perdure.log import points
 from perdure.log.branch import is_restore_point
 from perdure.log.marks import name_mark
-from perdure.session.lease import acquire, new_owner
+from perdure.session.lease import new_owner
 from perdure.session.opening import Opened, append_one, opening_of, start, take_up
 from perdure.session.points import Core
 from perdure.session.request import Commit, Draft, ReadAll, Steps
@@ -55,7 +55,7 @@ def checkpoint(store: AgentStore, session: str, name: str, *, at: int | str = -1
     if not is_restore_point(target):
         raise NoPointError(f"{session} has no restore point yet: its code makes them with save() or checkpoint(name)")
     note = Draft("note", {"topic": points.CHECKPOINT, "name": name, "of": target.seq, "by": by}, (name_mark(name),))
-    append_one(store.backend, session, note, owner=new_owner(), lease_s=limits.LEASE_S)
+    append_one(store.keeper, session, note, owner=new_owner(), lease_s=limits.LEASE_S)
     return target.seq
 
 
@@ -80,12 +80,8 @@ def rollback(
     `to` is as in `log.points.find`. Durable on return. Raises `NoPointError`, `HeldError`, and `UndecidedError` when
     something after the point is in doubt and must be settled first.
     """
-    backend = store.backend
-    lease = acquire(backend, check_session_id(session), owner=new_owner(), wait_s=0.0, lease_s=limits.LEASE_S)
-    try:
-        return _rolled_back(_opened(backend, lease), to, reason=reason, by=by, branch=branch)
-    finally:
-        backend.release(lease)
+    with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
+        return _rolled_back(_opened(store.backend, lease), to, reason=reason, by=by, branch=branch)
 
 
 def _opened(backend: Backend, lease: Lease) -> Opened:

@@ -48,7 +48,7 @@ class Running:
 
     def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
         self.backend, self._lease_s = backend, lease_s
-        self._keeper = Keeper(backend, lease_s=lease_s)
+        self.keeper = Keeper(backend, lease_s=lease_s)
 
     @functools.cached_property
     def _owner(self) -> str:
@@ -342,7 +342,7 @@ class Running:
             code=opening.code,
             accept_change=opening.accept_change,
             undos=undos,
-            keeper=self._keeper,
+            keeper=self.keeper,
             children=self._nursery(opening),
             commons=Shared(self),  # type: ignore[arg-type]
         )
@@ -365,7 +365,7 @@ class Running:
             code=opening.code,
             accept_change=opening.accept_change,
             undos=undos,
-            keeper=self._keeper,
+            keeper=self.keeper,
             children=self._nursery(opening),
             commons=Shared(self),  # type: ignore[arg-type]
             parts=parts,
@@ -375,12 +375,12 @@ class Running:
         return Nursery(self, opening.session, accept_change=opening.accept_change)  # type: ignore[arg-type]
 
     def _taken(self, opening: Opening, take: Take) -> Opened:
-        self._keeper.give_back()
+        self.keeper.give_back()
         with restore.offered(self.backend, opening.session):
             try:
-                return take(self.backend, opening, owner=self._owner, let_go=self._keeper.let_go)
+                return take(self.backend, opening, owner=self._owner, let_go=self.keeper.let_go)
             except StoreFailedError:
-                self._keeper.disown(opening.session, owner=self._owner)
+                self.keeper.disown(opening.session, owner=self._owner)
                 raise
 
 

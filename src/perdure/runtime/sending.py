@@ -41,7 +41,7 @@ def command(store: AgentStore, session: str, what: str, *, reason: str, by: str)
     """Pauses or cancels a session, or asks it for a snapshot."""
     _check_not_over(store, session)
     _send(store, session, Sent(what, values.encode(reason), by))
-    deliver(store.backend, session, owner=new_owner(), lease_s=limits.LEASE_S)
+    deliver(store.keeper, session, owner=new_owner(), lease_s=limits.LEASE_S)
 
 
 def save(store: AgentStore, session: str, *, reason: str, by: str) -> bool:
@@ -58,16 +58,16 @@ def answer(store: AgentStore, session: str, question: int | str, said: Any, *, b
     asked = _asked(store, check_session_id(session), question)
     _check_answer(session, asked, said)
     sent = Sent(items.ANSWER, values.encode(said, at="answer"), by, asked["key"], asked.seq)
-    is_answered = store.backend.find(session, answer_mark(asked.seq))
-    if is_answered or not _send(store, session, sent):
+    is_new = not store.backend.find(session, answer_mark(asked.seq)) and _send(store, session, sent)
+    deliver(store.keeper, session, owner=new_owner(), lease_s=limits.LEASE_S)  # also what failed half-way before
+    if not is_new:
         raise UndecidedError(f"{session}: question {asked.seq} is answered already")
-    deliver(store.backend, session, owner=new_owner(), lease_s=limits.LEASE_S)
 
 
 def decision(store: AgentStore, session: str, sent: Sent) -> None:
     """Tells a session that runs what was decided about an action."""
     _send(store, session, sent)
-    deliver(store.backend, session, owner=new_owner(), lease_s=limits.LEASE_S)
+    deliver(store.keeper, session, owner=new_owner(), lease_s=limits.LEASE_S)
 
 
 def _send(store: AgentStore, session: str, sent: Sent) -> bool:

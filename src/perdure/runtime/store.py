@@ -339,7 +339,7 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
     def _write(self, session: str, draft: Draft) -> None:
         """Appends a record of a person to a session that nobody runs."""
-        append_one(self.backend, session, draft, owner=self._owner, lease_s=self._lease_s)
+        append_one(self.keeper, session, draft, owner=self._owner, lease_s=self._lease_s)
 
     # --- closing ------------------------------------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
     def close(self) -> None:
         """Gives the store back; sessions that are still open are not saved by this."""
-        self._keeper.close()
+        self.keeper.close()
         self.backend.close()
 
     def __enter__(self) -> Self:

@@ -12,12 +12,12 @@ from perdure.errors import HeldError
 from perdure.log.action import Actions
 from perdure.session import item as items
 from perdure.session import settling
-from perdure.session.lease import acquire
 from perdure.session.opening import take_up
 from perdure.session.request import Commit
 
 if TYPE_CHECKING:
     from perdure.session.item import Sent
+    from perdure.session.lease import Keeper
     from perdure.session.request import Draft
     from perdure.session.snapshot import Reader
     from perdure.session.writer import Writer
@@ -27,19 +27,16 @@ OVER = ("completed", "cancelled")
 """The status of a session that no command changes any more."""
 
 
-def deliver(store: Store, session: str, *, owner: str, lease_s: float) -> None:
+def deliver(keeper: Keeper, session: str, *, owner: str, lease_s: float) -> None:
     """Does what lies in the inbox, unless somebody holds the session: then it is theirs to do. Durable on return."""
+    store = keeper.store
     if not _waiting(store, session):
         return
-    with contextlib.suppress(HeldError):
-        lease = acquire(store, session, owner=owner, wait_s=0.0, lease_s=lease_s)
-        try:
-            writer, reader, _ = take_up(store, session, epoch=lease.epoch)
-            sent = _waiting(store, session)
-            drafts = [*_settled(sent, reader), *_drafts([one for one in sent if one.what != items.SETTLE], writer)]
-            writer.commit(Commit(tuple(drafts), lambda _: None, items.numbers(sent)))
-        finally:
-            store.release(lease)
+    with contextlib.suppress(HeldError), keeper.briefly(session, owner=owner, lease_s=lease_s) as lease:
+        writer, reader, _ = take_up(store, session, epoch=lease.epoch)
+        sent = _waiting(store, session)
+        drafts = [*_settled(sent, reader), *_drafts([one for one in sent if one.what != items.SETTLE], writer)]
+        writer.commit(Commit(tuple(drafts), lambda _: None, items.numbers(sent)))
 
 
 def _waiting(store: Store, session: str) -> list[Sent]:

@@ -299,7 +299,7 @@ class Face:
             return
         self._keeper.let_go(self._opened.lease)
         # Who sent something until now met a session that was held; who does so from now on does it by himself.
-        deliver(self._opened.reader.store, self.id, owner=self._opened.lease.owner, lease_s=limits.LEASE_S)
+        deliver(self._keeper, self.id, owner=self._opened.lease.owner, lease_s=limits.LEASE_S)
 
     def _failing(self, error: BaseException) -> Draft:
         code = error.code if isinstance(error, PerdureError) else type(error).__name__

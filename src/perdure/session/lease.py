@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import clock
-from perdure.errors import HeldError, PerdureError
+from perdure.errors import DamageError, HeldError, PerdureError, SessionError, StoreFailedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from perdure.stores.contract import Lease, Store
 
 POLL_S: Final = 0.05
@@ -119,9 +121,10 @@ class Keeper:
     """Renews the leases of one store in the background, so that an action may last for hours."""
 
     def __init__(self, store: Store, *, lease_s: float) -> None:
-        self._store, self._every_s = store, lease_s / 4
+        self.store, self._every_s = store, lease_s / 4
         self._leases: dict[tuple[str, int], Lease] = {}
         self._owed: dict[tuple[str, int], Lease] = {}
+        self._doubtful: set[tuple[str, str]] = set()
         self._forgotten: deque[Lease] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -154,20 +157,46 @@ class Keeper:
                 lease = self._forgotten.popleft()
                 if self._leases.pop((lease.session, lease.epoch), None) is not None:
                     self._owed[lease.session, lease.epoch] = lease
+            doubtful = list(self._doubtful)
+        for session, owner in doubtful:
+            self._decide(session, owner)
+        with self._lock:
             owed = list(self._owed.items())
         for key, lease in owed:
-            self._store.release(lease)
+            self.store.release(lease)
             with self._lock:
                 self._owed.pop(key, None)
 
     def disown(self, session: str, *, owner: str) -> None:
         """Gives a session back that was taken although the store failed at that: nobody here knows that he has it."""
+        with self._lock:
+            self._doubtful.add((session, owner))
         with contextlib.suppress(PerdureError):
-            lease = self._store.lease(session)
+            self.give_back()
+
+    def _decide(self, session: str, owner: str) -> None:
+        """Whether it was taken. Raises `StoreFailedError` as long as that cannot be told."""
+        with contextlib.suppress(SessionError, DamageError):
+            lease = self.store.lease(session)
             with self._lock:
-                is_known = (session, lease.epoch) in self._leases
-            if lease.owner == owner and not is_known:
-                self.let_go(lease)
+                if lease.owner == owner and (session, lease.epoch) not in self._leases:
+                    self._owed[session, lease.epoch] = lease
+        with self._lock:
+            self._doubtful.discard((session, owner))
+
+    @contextlib.contextmanager
+    def briefly(self, session: str, *, owner: str, lease_s: float) -> Iterator[Lease]:
+        """The session, held by somebody who does not run it. Raises `HeldError`."""
+        self.give_back()
+        try:
+            lease = acquire(self.store, session, owner=owner, wait_s=0.0, lease_s=lease_s)
+        except StoreFailedError:
+            self.disown(session, owner=owner)
+            raise
+        try:
+            yield lease
+        finally:
+            self.let_go(lease)
 
     def close(self) -> None:
         """Ends the background thread. Leases that are still kept run out by themselves."""
@@ -187,7 +216,7 @@ class Keeper:
                 if self._forgotten:
                     self.give_back()
                     continue
-                renewed = self._store.renew_all(leases)
+                renewed = self.store.renew_all(leases)
                 with self._lock:
                     kept = {(lease.session, lease.epoch): lease for lease in renewed}
                     self._leases |= {key: lease for key, lease in kept.items() if key in self._leases}

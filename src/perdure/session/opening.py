@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.log.entry import Entry
+    from perdure.session.lease import Keeper
     from perdure.stores.contract import Head, Lease, Store
 
 FORMAT_VERSION = 1
@@ -213,14 +214,11 @@ def restorable(reader: Reader, reentry: int) -> Snapshot:
         raise _refused(reader.session, error) from error
 
 
-def append_one(store: Store, session: str, draft: Draft, *, owner: str, lease_s: float) -> None:
+def append_one(keeper: Keeper, session: str, draft: Draft, *, owner: str, lease_s: float) -> None:
     """One record of a person in a session that nobody runs. Durable on return. Raises `HeldError`."""
-    lease = acquire(store, session, owner=owner, wait_s=0.0, lease_s=lease_s)
-    try:
-        writer, _, _ = take_up(store, session, epoch=lease.epoch)
+    with keeper.briefly(session, owner=owner, lease_s=lease_s) as lease:
+        writer, _, _ = take_up(keeper.store, session, epoch=lease.epoch)
         writer.commit(Commit((draft,), lambda _: None))
-    finally:
-        store.release(lease)
 
 
 def _opened_draft(opening: Opening) -> Draft:

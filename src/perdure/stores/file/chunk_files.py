@@ -6,6 +6,7 @@ It knows no sessions, and does not look whether a content has its address.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +20,7 @@ def put(family: Path, chunks: Mapping[bytes, bytes]) -> list[bytes]:
     if not chunks:
         return []
     if not family.is_dir():
-        family.mkdir(exist_ok=True)
-        disk.sync_folder(family.parent)
+        _make(family)
     added = []
     for digest, content in chunks.items():
         path = _path(family, digest)
@@ -30,6 +30,17 @@ def put(family: Path, chunks: Mapping[bytes, bytes]) -> list[bytes]:
             disk.replace(path, content)
     disk.sync_folder(family)
     return added
+
+
+def _make(family: Path) -> None:
+    """The folder is there, durably, or not at all."""
+    family.mkdir(exist_ok=True)
+    try:
+        disk.sync_folder(family.parent)
+    except OSError:
+        with suppress(OSError):
+            family.rmdir()  # unless somebody else has put something into it
+        raise
 
 
 def get(family: Path, digest: bytes) -> bytes | None:

@@ -34,6 +34,9 @@ class Folder(FolderView):
         self._hint: HintFile | None = None
         self._torn: int | None = None
         self._sync_failed = False
+        self._rename_failed = False
+        self.is_named = False
+        """Whether the names that lead to what is written next are known to be durable."""
 
     def lock(self) -> None:
         """Keeps other processes from writing until `unlock`, and looks what is newest. The caller holds `guard`."""
@@ -42,9 +45,19 @@ class Folder(FolderView):
         lock.acquire(self._folder, url=str(self.path), busy_s=self._busy_s)
         try:
             self.look()
+            if not self.is_named:
+                self._name()
         except BaseException:
             self.unlock()
             raise
+
+    def _name(self) -> None:
+        """Makes durable what a process that died, or a failure, may have left between a new name and its sync."""
+        if self._commit is not None and self._commit.seq <= self.seam + 1:
+            disk.sync_folder(self.path.parent)
+        if self._rename_failed or (self._commit is not None and self._commit.amended):
+            disk.sync_folder(self.path)
+        self.is_named, self._rename_failed = True, False
 
     def unlock(self) -> None:
         """Lets others write again."""
@@ -122,7 +135,8 @@ class Folder(FolderView):
         if self._size > last.end:
             self._cut(last.end)
         elif self._proved < last.end:  # by a process that died before it was durable
-            disk.sync(self._file)
+            self._sync()
+            disk.sync_folder(self.path)
 
     def _cut(self, end: int) -> None:
         """Cuts off what is behind the last batch, and makes that durable before anything is written there."""
@@ -131,7 +145,7 @@ class Folder(FolderView):
         os.ftruncate(self._file, end)
         self._torn = None
         if not self._sync_failed:
-            disk.sync(self._file)
+            self._sync()
             faults.reach("append.cut")
         self._size = end
 
@@ -153,7 +167,7 @@ class Folder(FolderView):
             raise StoreFailedError(f"{place}: after a failed sync it does not hold what was written; keep it")
         self._close_file()
         disk.replace(place, content)
-        os.fsync(self._folder)
+        disk.sync_folder(self.path)
         self._sync_failed = False
         last.inode, self._size = place.stat().st_ino, last.end
 
@@ -163,7 +177,7 @@ class Folder(FolderView):
         if last is None:
             raise RuntimeError("rotated without looking")
         self._open_file(last)
-        disk.sync(self._file)
+        self._sync()
         header = lines.header_line(Header(self.session, self.family, last.next, self.bases))
         place = Path(self._segment(last.next))
         temporary = place.with_suffix(".tmp")
@@ -174,8 +188,9 @@ class Folder(FolderView):
             faults.reach("rotate.inside")
             temporary.rename(place)
             faults.reach("rotate.after")
-            os.fsync(self._folder)
+            disk.sync_folder(self.path)
         except BaseException:
+            self.is_named, self._rename_failed = False, True
             for path in (temporary, place):
                 path.unlink(missing_ok=True)
             raise
@@ -207,6 +222,7 @@ class Folder(FolderView):
         """
         if not self.commit.amended:
             return
+        self.is_named = False
         self._tell(0)  # how long the file is it no longer says, and that must be so before there is a shorter one
         if self._hint is not None:
             self._hint.sync()
@@ -218,6 +234,7 @@ class Folder(FolderView):
                 self._rewrite(one, mine)
         self.forget()
         self.look()
+        self.is_named = True
         self.write(b"", replace(bare(self.commit), amended=False))
 
     def _rewrite(self, one: Scan, bodies: dict[int, bytes]) -> None:
@@ -226,7 +243,7 @@ class Folder(FolderView):
         content = self._bytes(one, 0, one.end)
         self._close_file()
         disk.replace(place, _with_bodies(content, bodies, self.session))
-        os.fsync(self._folder)
+        disk.sync_folder(self.path)
 
     def close(self) -> None:
         """Gives its files back."""

@@ -92,6 +92,13 @@ class OpenFolders:
             if session is not None and session.startswith(prefix):
                 yield FolderView(self._root.session(session), session)
 
+    def made(self, session: str) -> None:
+        """Takes note of a session whose folder was made by this handle, and has its name."""
+        folder = self._new(session)
+        folder.is_named = True
+        with self._guard:
+            self._folders.setdefault(session, folder)
+
     def drop(self, session: str) -> None:
         """Forgets a session that is gone."""
         with self._guard:

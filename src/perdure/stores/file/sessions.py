@@ -6,6 +6,7 @@ emptied, so whatever interrupts that, its id is refused and deleting it again go
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,10 +65,10 @@ class Sessions:
                     faults.reach("erase.inside")
                     place.rename(tomb)
                 self._folders.drop(session)
-                disk.sync_folder(tomb.parent)
-                disk.sync_folder(place.parent)
             elif not tomb.exists():
                 raise refusals.unknown(session, url=self._url)
+            disk.sync_folder(tomb.parent)  # also when it was renamed before, and what came then failed
+            disk.sync_folder(place.parent)
             faults.reach("erase.after")
             for one in (tomb, *tomb.parent.iterdir()):  # also those of sessions whose deletion a crash cut off
                 if any(one.iterdir()):
@@ -102,14 +103,15 @@ class Sessions:
             disk.sync_folder(folder)
             if point:
                 faults.reach(point)
-            folder.rename(place)
+            with self._root.holding(folder):
+                _named(folder, place)
         except BaseException as error:
             if folder.exists():
                 disk.wipe(folder, keep=False)
-            if isinstance(error, OSError) and place.exists():
+            if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 raise refusals.exists(session) from error
             raise
-        disk.sync_folder(place.parent)
+        self._folders.made(session)
 
     def _wipe(self, tomb: Path) -> None:
         """Removes what is left of a deleted session; done again, it finishes what a crash interrupted."""
@@ -141,6 +143,16 @@ def head_of(folder: FolderView) -> Head:
     """Where a log ends."""
     commit = folder.commit
     return Head(folder.session, folder.family, commit.seq, commit.chain, commit.epoch, commit.summary, folder.bases)
+
+
+def _named(folder: Path, place: Path) -> None:
+    """The folder has its name, durably; if that fails it has the one that it had. Nobody writes in it meanwhile."""
+    folder.rename(place)
+    try:
+        disk.sync_folder(place.parent)
+    except OSError:
+        place.rename(folder)
+        raise
 
 
 def _header_in(tomb: Path) -> Header | None:
