@@ -8,6 +8,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── UnstorableError          the value at a path
     │   ├── TagError                 a registration that contradicts another, or stored fields that do not fit
     │   ├── LimitError               a bound of `limits` is exceeded
+    │   ├── ProtocolError            a protocol that cannot be used here
     │   └── SecretFoundError         what looks like a secret, on its way into a store without keys
     ├── SecretMissingError       a Secret whose value is not to be had here
     ├── DamageError              stored bytes that are not what was written
@@ -95,6 +96,12 @@ class LimitError(StorableError):
     """A bound of `perdure.limits` is exceeded."""
 
     code = "limit"
+
+
+class ProtocolError(StorableError):
+    """A protocol that is not there, whose extra is not installed, or that is not allowed here. Nothing was changed."""
+
+    code = "protocol"
 
 
 class SecretFoundError(StorableError):

@@ -7,8 +7,11 @@ from typing import Final
 DEPTH_MAX: Final = 200
 """Levels of containers in a value, the outermost counted as 1."""
 
-NODES_MAX: Final = 20_000_000
-"""Containers and leaves in one state."""
+NODES_MAX: Final = 8_000_000
+"""Containers and leaves in one encoded value."""
+
+OTHER_BYTES_MAX: Final = 64 << 20
+"""A value that takes more in another protocol than MessagePack is written in MessagePack."""
 
 RECORD_BYTES_MAX: Final = 1 << 30
 """A record's body, encoded and before compression."""

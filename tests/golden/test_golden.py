@@ -16,7 +16,7 @@ from tests.property.corpus import CORPUS
 from tests.property.oracle import facts
 
 FOLDER = Path(__file__).parent / "v1"
-CODECS = {"msgpack": "mp", "json": "json"}
+CODECS = {"msgpack": "mp", "json": "json", "protobuf": "protobuf", "capnp": "capnp", "pickle": "pickle"}
 TEXT = b'{"role":"assistant","content":"the weather in Paris"}' * 8
 
 
@@ -39,7 +39,7 @@ def test_every_kept_value_loads_and_is_written_to_the_same_bytes(codec: str) -> 
     kept = _lines(codec)
     assert len(kept) >= 140
     for name, data in kept.items():
-        assert facts(decode(data, codec=codec)) == facts(_made(name)), name
+        assert facts(decode(data, codec=codec, pickled=True)) == facts(_made(name)), name
         assert encode(_made(name), codec=codec) == data, name
 
 

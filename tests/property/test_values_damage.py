@@ -6,6 +6,7 @@ import contextlib
 import random
 import sys
 import tracemalloc
+from functools import partial
 from typing import Any
 
 import ormsgpack
@@ -13,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure import values
 from perdure.errors import DamageError, FormatNewerError, TagError
-from perdure.values import decode, encode
+from perdure.values import encode
 from tests.property.corpus import CORPUS, NESTINGS
 
-CODECS = ("msgpack", "json")
+CODECS = values.PROTOCOLS
+decode = partial(values.decode, pickled=True)
 EXPECTED = (DamageError, FormatNewerError, TagError)
 
 

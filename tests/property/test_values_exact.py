@@ -1,4 +1,4 @@
-"""Every kind of value, in every place, comes back exactly: type, content and order, in both codecs, in any process."""
+"""Every kind of value, in every place, comes back exactly: type, content, order, in every protocol and process."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import base64
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from perdure.values import Opaque, decode, describe, encode, is_immutable, registry, same
+from perdure import values
+from perdure.values import Opaque, describe, encode, is_immutable, registry, same
 from tests.property.classes import Pair
 from tests.property.corpus import CORPUS, HASHABLE, KEY_NESTINGS, NESTINGS
 from tests.property.oracle import facts
-from tests.property.strategies import plain_values, values
+from tests.property.strategies import plain_values
+from tests.property.strategies import values as any_values
 
 ROOT = Path(__file__).resolve().parents[2]
-CODECS = ("msgpack", "json")
+CODECS = values.PROTOCOLS
+decode = partial(values.decode, pickled=True)
 
 ELSEWHERE = """
 import base64, json, sys
@@ -29,7 +33,7 @@ from tests.property.corpus import CORPUS
 from tests.property.oracle import facts
 for line in sys.stdin:
     name, codec, data = json.loads(line)
-    value = decode(base64.b64decode(data), codec=codec)
+    value = decode(base64.b64decode(data), codec=codec, pickled=True)
     assert facts(value) == facts(CORPUS[name]()), (name, codec)
     assert encode(value, codec=codec) == base64.b64decode(data), (name, codec)
     print(name, codec)
@@ -80,7 +84,7 @@ def test_a_fresh_process_reads_the_same_values() -> None:
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-@given(values())
+@given(any_values())
 def test_any_tree_of_values_comes_back_exactly(value: Any) -> None:
     for codec in CODECS:
         check(value, codec=codec)
@@ -96,7 +100,7 @@ def test_any_plain_tree_comes_back_exactly_and_is_strict_json(value: Any) -> Non
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-@given(values(), values())
+@given(any_values(), any_values())
 def test_same_is_equality_of_the_encoding(one: Any, other: Any) -> None:
     assert same(one, other) == (encode(one) == encode(other)) == (facts(one) == facts(other))
 
@@ -116,7 +120,7 @@ def test_every_value_can_be_described_in_one_short_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_a_value_in_a_class_that_is_not_known_keeps_its_bytes_through_both_codecs(
+def test_a_value_in_a_class_that_is_not_known_keeps_its_bytes_through_every_protocol(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     value = [Pair(nest(CORPUS[name]())) for nest in NESTINGS.values()]

@@ -121,7 +121,7 @@ def test_every_flipped_byte_of_a_compressed_frame_is_found() -> None:
 @pytest.mark.parametrize(
     ("offset", "value", "what"),
     [
-        (3, 3, "codec"),
+        (3, 6, "codec"),
         (4, 3, "compression"),
         (5, 1, "cipher"),
         (6, 1, "payload length"),

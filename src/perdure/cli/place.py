@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import perdure
+from perdure import values
 from perdure.errors import StoreUrlError
 from perdure.stores.opening import place_in
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
 
 VARIABLE: Final = "PERDURE_STORE"
+PROTOCOL: Final = "PERDURE_PROTOCOL"
 DEFAULT: Final = "perdure.db"
 
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
@@ -36,7 +38,7 @@ class Place:
             raise StoreUrlError(
                 f"there is no store at {path}; `perdure run` makes it, --store or {VARIABLE} names another"
             )
-        return perdure.open(self.url)
+        return perdure.open(self.url, protocol=os.environ.get(PROTOCOL) or values.DEFAULT)
 
     def command(self, *words: str | int) -> str:
         """A command of perdure on this store, ready to be pasted into a shell."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perdure import values
 from perdure.errors import DamageError
+from perdure.log import protocols
 from perdure.log.record import chained
 
 if TYPE_CHECKING:
@@ -38,12 +39,14 @@ class Entry:
 def sealed(
     body: Body,
     *,
-    codec: str = "msgpack",
+    codec: str = values.DEFAULT,
     dictionary: values.Dictionary | None = None,
     blobs: values.Blobs | None = None,
 ) -> bytes:
-    """The frame that holds this body; its large leaves go to `blobs`, if it is given."""
-    data = values.packed(body) if codec == "msgpack" else values.encode(body, codec=codec)
+    """The frame that holds this body, in the protocol `codec`; its large leaves go to `blobs`, if it is given."""
+    data = values.packed(body)
+    if codec != values.DEFAULT:
+        codec, data = protocols.written(data, codec=codec)
     seal = values.seal if blobs is None else blobs.seal
     return seal(data, codec=codec, dictionary=dictionary)
 
@@ -53,14 +56,16 @@ def opened(
     *,
     dictionary: Callable[[bytes], values.Dictionary] | None = None,
     chunk: Callable[[bytes], bytes] | None = None,
+    pickled: bool = False,
 ) -> Entry:
     """The entry of a record, with the chunks that its body needs found by their addresses.
 
-    Raises `DamageError`, which names the record (and the chunk), when the body cannot be read.
+    A body in pickle is read if `pickled`: if the bytes are known to be one's own. Raises `DamageError`, which names the
+    record (and the chunk), when the body cannot be read; `ProtocolError`.
     """
     try:
         codec, data = values.unseal(record.body, dictionary=dictionary, chunk=chunk)
-        body = values.decode(data, codec=codec)
+        body = values.decode(data, codec=codec, pickled=pickled)
     except DamageError as error:
         raise type(error)(f"{record.session}: record {record.seq} ({record.kind}): {error}") from error
     return Entry(record.seq, record.epoch, record.kind, record.time_us, body)
@@ -71,6 +76,7 @@ def link(
     entry: Entry,
     *,
     session: str,
+    codec: str = values.DEFAULT,
     dictionary: values.Dictionary | None = None,
     blobs: values.Blobs | None = None,
     key: bytes | None = None,
@@ -83,6 +89,6 @@ def link(
         epoch=entry.epoch,
         kind=entry.kind,
         time_us=entry.time_us,
-        body=sealed(entry.body, dictionary=dictionary, blobs=blobs),
+        body=sealed(entry.body, codec=codec, dictionary=dictionary, blobs=blobs),
         key=key,
     )

@@ -86,7 +86,7 @@ def _entries(facts: Facts, one: Slice, made: Sequence[Made], *, reason: str) -> 
 def _records(facts: Facts, entries: list[Entry], summary: Summary) -> tuple[tuple[Record, ...], bytes]:
     chain, records, key = facts.head.chain, [], facts.reader.chain_key
     for entry in entries:
-        records.append(link(chain, entry, session=facts.session, key=key))
+        records.append(link(chain, entry, session=facts.session, codec=facts.reader.store.protocol, key=key))
         chain = records[-1].chain
     return tuple(records), summary.encoded(session=facts.session, seq=records[-1].seq, chain=chain)
 

@@ -78,7 +78,8 @@ def _made(facts: Facts, seq: int, path: list[int], *, at_any_cost: bool) -> Made
         return None
     at = snapshot(facts.reader, seq)
     deltas = (values.decode(data) for data in at.encoded)
-    manifest, chunks = _folded(keyframe.fold(at.manifest, deltas, facts.reader.chunk))
+    codec = facts.reader.store.protocol
+    manifest, chunks = _folded(keyframe.fold(at.manifest, deltas, facts.reader.chunk, codec=codec))
     encoded = values.encode(manifest)
     if len(encoded) + sum(map(len, chunks.values())) >= spared and not at_any_cost:
         return None

@@ -6,12 +6,13 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from perdure import limits
+from perdure import limits, values
 from perdure.errors import (
     DamageError,
     HeldError,
     NoPointError,
     PerdureError,
+    ProtocolError,
     RefusedError,
     SessionUnknownError,
     UndecidedError,
@@ -386,10 +387,18 @@ def _doubt(actions: Actions, seq: int) -> str:
     )
 
 
-def open_agent_store(url: str, *, lease_s: float = limits.LEASE_S, **options: Any) -> AgentStore:
+def open_agent_store(
+    url: str, *, lease_s: float = limits.LEASE_S, protocol: str = values.DEFAULT, **options: Any
+) -> AgentStore:
     """Opens the store at this URL, making it if it is not there: `agents.db`, `sqlite:///path`, `memory:`.
 
-    `lease_s` is how long an owner that has stopped moving keeps its sessions. Raises `StoreUrlError`,
-    `FormatNewerError`, `StoreFailedError`.
+    `lease_s` is how long an owner that has stopped moving keeps its sessions. `protocol` is how what is written from
+    now on is encoded (`docs/protocols.md`); what is there is read whatever it was. Raises `StoreUrlError`,
+    `FormatNewerError`, `StoreFailedError`, `ProtocolError`.
     """
-    return AgentStore(open_store(url, **options), lease_s=lease_s)
+    values.check_protocol(protocol)
+    if protocol == values.PICKLE and options.get("keys") is None:
+        raise ProtocolError(f"{url}: pickle is only for a store with keys, which prove that its bytes are one's own")
+    store = AgentStore(open_store(url, **options), lease_s=lease_s)
+    store.backend.protocol = protocol
+    return store

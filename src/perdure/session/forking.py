@@ -74,7 +74,7 @@ def fork(
     body = _body(opening.body, {"session": source, "seq": seq, "reason": reason, "by": by}) | (own or {})
     entry = Entry(seq + 1, record.epoch + 1, "opened", clock.now_us(), body)
     first = [entry, *_keyframes(reader, seq, head=head.seq, first=entry)]
-    batch = _batch(session, record.chain, known, first, drafts, key=reader.chain_key)
+    batch = _batch(session, record.chain, known, first, drafts, reader=reader)
     base = Base(writer_of(seq, session=source, bases=head.bases), seq)
     faults.reach("fork.before")
     store.fork(session, batch, base=base, epoch=entry.epoch)
@@ -105,7 +105,7 @@ def _looked_up(reader: Reader, summary: Summary, at: int | str) -> int | None:
 
 
 def _batch(
-    session: str, chain: bytes, summary: Summary, first: list[Entry], drafts: Sequence[Draft], *, key: bytes | None
+    session: str, chain: bytes, summary: Summary, first: list[Entry], drafts: Sequence[Draft], *, reader: Reader
 ) -> Batch:
     """What the fork begins with: these entries, then the drafts, after the record with this chain digest."""
     begin = first[-1]
@@ -113,7 +113,8 @@ def _batch(
     marks = [(mark, entry.seq) for entry, draft in zip(own, drafts, strict=True) for mark in draft.marks]
     records = []
     for entry in (*first, *own):
-        records.append(link(chain, entry, session=session, key=key))
+        codec, key = reader.store.protocol, reader.chain_key
+        records.append(link(chain, entry, session=session, codec=codec, key=key))
         chain, summary = records[-1].chain, summary.after(entry)
     for mark, seq in marks:
         summary = summary.marked([mark], seq=seq)

@@ -50,9 +50,10 @@ class Sent:
     number: int = 0
 
 
-def content_of(sent: Sent, *, session: str) -> bytes:
-    """As it lies in the inbox: a check over session and frame, and the frame."""
-    frame = sealed({"what": sent.what, "value": sent.value, "by": sent.by, "key": sent.key, "asked": sent.asked})
+def content_of(sent: Sent, *, session: str, codec: str = values.DEFAULT) -> bytes:
+    """As it lies in the inbox: a check over session and frame, and the frame, which is never in pickle."""
+    body = {"what": sent.what, "value": sent.value, "by": sent.by, "key": sent.key, "asked": sent.asked}
+    frame = sealed(body, codec=values.DEFAULT if codec == values.PICKLE else codec)
     return _check(session, frame) + frame
 
 

@@ -125,7 +125,8 @@ class Keyframer:
 
     def _fold(self, manifest: Any, deltas: list[tuple[int, bytes]]) -> None:
         faults.reach("keyframe.before")
-        folding = keyframe.fold(manifest, (values.decode(data) for _, data in deltas), self._reader.chunk)
+        ops = (values.decode(data) for _, data in deltas)
+        folding = keyframe.fold(manifest, ops, self._reader.chunk, codec=self._reader.store.protocol)
         folded, chunks = self._in_slices(folding)
         for digest, frame in chunks.items():
             self._hurry.wait(PAUSE_S)

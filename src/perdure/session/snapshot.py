@@ -98,7 +98,12 @@ class Reader:
     def open(self, record: Record) -> Entry:
         """The entry of a record; of one whose body was lawfully dropped what stands for it (`log.dropped`)."""
         if not is_stub(record.body):
-            return opened(record, dictionary=self.dictionary, chunk=self.chunk)
+            return opened(
+                record,
+                dictionary=self.dictionary,
+                chunk=self.chunk,
+                pickled=self.store.protocol == values.PICKLE,
+            )
         if not self.is_dropped(record.seq):
             raise DamageError(gone(self.session, record.seq))
         return dropped.entry_of(record)
@@ -360,7 +365,7 @@ def _remade(reader: Reader, digest: bytes) -> bytes | None:
         try:
             before = _made(reader, of, [*reversed(bases[:place]), (0, 0)], upto=of, newer=[])
             deltas = (values.decode(data) for data in before.encoded)
-            _, chunks = _ended(keyframe.fold(before.manifest, deltas, reader.chunk))
+            _, chunks = _ended(keyframe.fold(before.manifest, deltas, reader.chunk, codec=reader.store.protocol))
         except DamageError:
             continue  # not from this one; when none gives it, the damage of the chunk is what is told
         if digest in chunks:

@@ -166,12 +166,18 @@ class Writer:
     def _records(self, drafts: list[Draft]) -> tuple[list[Entry], list[Record], Summary]:
         entries: list[Entry] = []
         records: list[Record] = []
-        chain, summary, now = self.chain, self.summary, clock.now_us()
+        chain, summary, now, codec = self.chain, self.summary, clock.now_us(), self.store.protocol
         for seq, draft in enumerate(drafts, self.head + 1):
             entry = Entry(seq, self.epoch, draft.kind, now, draft.body)
             dictionary = None if draft.kind in UNLIKE_THE_STATE else self.dictionary()
             record = link(
-                chain, entry, session=self.session, dictionary=dictionary, blobs=self._blobs, key=self._chain_key
+                chain,
+                entry,
+                session=self.session,
+                codec=codec,
+                dictionary=dictionary,
+                blobs=self._blobs,
+                key=self._chain_key,
             )
             chain, summary = record.chain, summary.after(entry)
             if draft.marks:

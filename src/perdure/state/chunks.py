@@ -6,12 +6,10 @@ Nothing here knows how a manifest is laid out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from perdure import values
 from perdure.errors import DamageError
-
-CODEC: Final = "msgpack"
 
 Load = Callable[[bytes], bytes]
 """Finds a chunk's frame by its address; raises `DamageError` when there is none."""
@@ -37,14 +35,17 @@ def opened_as(kind: type, digest: bytes, load: Load) -> Any:
 class Chunks:
     """The chunks of one fold: read through `load`, new ones kept in `new` by their address."""
 
-    def __init__(self, load: Load, known: set[bytes]) -> None:
+    def __init__(self, load: Load, known: set[bytes], *, codec: str = values.DEFAULT) -> None:
         self.load, self.known = load, known
+        self.codec = values.DEFAULT if codec == values.PICKLE else codec  # what is shared is never unpickled
         self.new: dict[bytes, bytes] = {}
 
     def add(self, value: Any) -> tuple[bytes, int]:
         """Seals a value; its address, and how many bytes it has encoded. A chunk that is stored already is not new."""
-        data = values.encode(value)
-        frame = values.seal(data, codec=CODEC, chunk=True)
+        codec, data = values.DEFAULT, values.encode(value)
+        if self.codec != codec:
+            codec, data = values.fitted(values.tree_of(data), data, codec=self.codec)
+        frame = values.seal(data, codec=codec, chunk=True)
         digest = values.address(frame)
         if digest not in self.known:
             self.new[digest] = frame

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final
 
-from perdure import limits
+from perdure import limits, values
 from perdure.errors import DamageError, FormatNewerError
 from perdure.state import delta
 from perdure.state.chunks import Chunks, Load, opened, opened_as
@@ -73,17 +73,22 @@ def restore(manifest: Manifest, load: Load, *, part: str | None = None) -> Any:
 
 
 def fold(
-    manifest: Manifest, deltas: Iterable[list[delta.Op]], load: Load, *, size: int = limits.CHUNK_BYTES
+    manifest: Manifest,
+    deltas: Iterable[list[delta.Op]],
+    load: Load,
+    *,
+    size: int = limits.CHUNK_BYTES,
+    codec: str = values.DEFAULT,
 ) -> Folding:
     """The keyframe after `deltas`: its manifest, and the new chunks by their address. `manifest` stays as it is.
 
     A generator: it yields between slices of work, so that other threads have their turn, and returns the pair. The
-    values in `deltas` become part of it: decode them for this. `size` is the aim for the bytes of a chunk. Raises
-    `DamageError` for a damaged chunk or a delta that does not fit.
+    values in `deltas` become part of it: decode them for this. `size` is the aim for the bytes of a chunk, `codec` the
+    protocol of the new ones. Raises `DamageError` for a damaged chunk or a delta that does not fit.
     """
     nodes = _nodes(manifest)
     pieces = {name: piece(node) for name, node in nodes.items()}
-    chunks = Chunks(load, set(addresses(manifest)))
+    chunks = Chunks(load, set(addresses(manifest)), codec=codec)
     for ops in deltas:
         for op in ops:
             _apply(pieces, op, chunks)

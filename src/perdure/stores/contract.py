@@ -135,6 +135,9 @@ class Store(ABC):
     url: str
     """What `open_store` takes to open the same place again."""
 
+    protocol: str = "msgpack"
+    """In which who writes to it encodes. The store itself never looks at it."""
+
     readable: ClassVar[bool] = False
     """Whether people read what it keeps with tools of their own, so that batches come with `views`."""
 

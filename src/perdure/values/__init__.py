@@ -6,7 +6,8 @@ No input, no output, no state but the registry of classes. `docs/format.md` has 
 from __future__ import annotations
 
 from perdure.values.blobs import Blobs, has_large_leaf
-from perdure.values.codecs import decode, encode
+from perdure.values.codecs import DEFAULT, PICKLE, PROTOCOLS, decode, encode, field, fitted, inner, plain, written
+from perdure.values.codecs import check as check_protocol
 from perdure.values.describe import describe
 from perdure.values.exact import CONTAINERS, IMMUTABLE, is_immutable, same
 from perdure.values.frame import Dictionary, address, named, seal, unseal
@@ -14,26 +15,37 @@ from perdure.values.messagepack import packed
 from perdure.values.opaque import Opaque
 from perdure.values.registry import allow, is_allowed, storable
 from perdure.values.secret import Secret
+from perdure.values.wire import unpack_tree as tree_of
 
 __all__ = [
     "CONTAINERS",
+    "DEFAULT",
     "IMMUTABLE",
+    "PICKLE",
+    "PROTOCOLS",
     "Blobs",
     "Dictionary",
     "Opaque",
     "Secret",
     "address",
     "allow",
+    "check_protocol",
     "decode",
     "describe",
     "encode",
+    "field",
+    "fitted",
     "has_large_leaf",
+    "inner",
     "is_allowed",
     "is_immutable",
     "named",
     "packed",
+    "plain",
     "same",
     "seal",
     "storable",
+    "tree_of",
     "unseal",
+    "written",
 ]

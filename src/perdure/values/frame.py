@@ -18,7 +18,7 @@ from perdure.errors import DamageError, FormatNewerError, LimitError
 VERSION: Final = 1
 MAGIC: Final = b"\xd5P"
 DIGEST_BYTES: Final = 32
-CODEC_IDS: Final = {"msgpack": 1, "json": 2}
+CODEC_IDS: Final = {"msgpack": 1, "json": 2, "protobuf": 3, "capnp": 4, "pickle": 5}
 PLAIN, ZSTD, ZSTD_DICTIONARY = 0, 1, 2
 LEVEL: Final = 3
 """zstd's level: on deltas of 3 KB it costs little more than level 1 and is never larger; see the decision record."""

@@ -1,4 +1,4 @@
-"""Values as strict JSON, ASCII only, that any parser reads without loss of what is plain; always by the exact walk.
+"""Plain trees as strict JSON, ASCII only, that any parser reads without loss of what is plain.
 
 An object with one member whose name begins with `$` is a tag: `{"$tuple": [1, 2]}`. A dict of the user's that looks so
 is written inside `{"$dict": …}`.
@@ -13,10 +13,10 @@ import re
 import struct
 from typing import Any, Final
 
+from perdure import limits
 from perdure.errors import DamageError, FormatNewerError
 from perdure.values import kinds
-from perdure.values.tree import from_tree, to_tree
-from perdure.values.wire import CLASS, INT_MAX, INT_MIN, Raw, Tagged, is_clean, unpack_tree
+from perdure.values.wire import CLASS, ENCODED, INT_MAX, INT_MIN, Tagged, is_clean
 
 _SAFE_INT_MAX: Final = (1 << 53) - 1
 """Beyond it JSON parsers round integers to floats."""
@@ -25,18 +25,19 @@ _INT: Final = kinds.BY_NAME["int"]
 _HEX: Final = re.compile(r"-?0x[0-9a-f]+")
 
 
-def encode(value: Any, *, at: str) -> bytes:
-    """The JSON of `value`, equal for equal values. Raises UnstorableError or LimitError."""
-    return json.dumps(_jsonable(to_tree(value, at=at)), allow_nan=False, separators=(",", ":")).encode("ascii")
+def dumps(tree: Any) -> bytes:
+    """The JSON of a plain tree, equal for equal trees."""
+    return json.dumps(_jsonable(tree), allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
-def decode(data: bytes) -> Any:
-    """The value. Raises DamageError, FormatNewerError or TagError; runs and imports nothing that the text names."""
+def loads(data: bytes) -> Any:
+    """The plain tree. Raises DamageError or FormatNewerError; runs and imports nothing that the text names."""
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > limits.NODES_MAX:
+        raise DamageError(f"not a stored value: more than {limits.NODES_MAX} values in one")
     try:
-        tree = _tree(json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=_constant))
-    except (ValueError, RecursionError) as error:
+        return _tree(json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=_constant))
+    except ValueError as error:
         raise DamageError(f"not a stored value: {error}") from error
-    return from_tree(tree)
 
 
 def _jsonable(tree: Any) -> Any:
@@ -71,7 +72,9 @@ def _looks_tagged(items: dict[str, Any]) -> bool:
 def _tag(node: Tagged) -> dict[str, Any]:
     if node.number == CLASS:
         tag, version, body = node.tree
-        return {"$class": [tag, version, _jsonable(unpack_tree(body.data) if type(body) is Raw else body)]}
+        return {"$class": [tag, version, _jsonable(body)]}
+    if node.number == ENCODED:
+        return {"$value": _jsonable(node.tree)}
     if node.number == _INT.number:
         return {"$int": hex(_INT.load(node.tree))}
     return {f"${kinds.BY_NUMBER[node.number].name}": _jsonable(node.tree)}
@@ -112,6 +115,8 @@ def _untag(node: dict[str, Any]) -> Any:
     if name == "$class":
         tag, version, body = _class_parts(body)
         return Tagged(CLASS, [tag, version, _tree(body)])
+    if name == "$value":
+        return Tagged(ENCODED, _tree(body))
     if name == "$dict" and type(body) is dict:
         return {key: _tree(item) for key, item in body.items()}
     kind = kinds.BY_NAME.get(name[1:])

@@ -1,4 +1,4 @@
-"""The plain tree, which both codecs can write, and its MessagePack form.
+"""The plain tree, which every codec can write, and its MessagePack form.
 
 A plain tree is None, bool, int of 64 bits, float, str without surrogates, bytes, list, dict with such strings as keys,
 or `Tagged`: a number that says the kind, and the tree that it is made of. Nothing here knows what the kinds mean.
@@ -16,6 +16,9 @@ from perdure.errors import DamageError
 
 CLASS: Final = 1
 """The kind of a registered class: its tree is [tag, version, body]; the body stays unread where the tag is unknown."""
+
+ENCODED: Final = 0
+"""A value that is encoded on its own inside of a body: in MessagePack plain bytes, elsewhere its tree."""
 
 STRICT: Final = (
     ormsgpack.OPT_PASSTHROUGH_BIG_INT
@@ -82,9 +85,11 @@ def pack_tree(tree: Any) -> bytes:
     return ormsgpack.packb(tree, default=_extension, option=STRICT)
 
 
-def _extension(node: Any) -> ormsgpack.Ext:
+def _extension(node: Any) -> ormsgpack.Ext | bytes:
     if type(node) is not Tagged:
         raise TypeError(f"not in a plain tree: {type(node)}")
+    if node.number == ENCODED:
+        return pack_tree(node.tree)
     payload = pack_class(*node.tree) if node.number == CLASS else pack_tree(node.tree)
     return ormsgpack.Ext(node.number, payload)
 

@@ -1,0 +1,211 @@
+"""Plain trees in Cap'n Proto, by the schema in `schemas/perdure.capnp`; and one field of a tree, the rest unread.
+
+A message is read where it lies: what is not asked for is neither copied nor decoded. How much and how deep it may lead
+is bounded by its own length, so that pointers to the same place again and again lead nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from struct import unpack_from
+from typing import Any, Final
+
+import capnp
+
+from perdure.errors import DamageError, FormatNewerError
+from perdure.values.wire import CLASS, ENCODED, Tagged
+
+SCHEMA: Final = Path(__file__).parent / "schemas/perdure.capnp"
+
+_WORD: Final = 8
+_NESTING_MAX: Final = 1024
+"""Pointers inside of pointers; a level of a tree takes up to three."""
+
+_INT_MAX: Final = (1 << 63) - 1
+_SEGMENTS_MAX: Final = 512
+_FLOATS: Final = frozenset({float})
+
+_schema: Final[Any] = capnp.load(str(SCHEMA))
+
+
+def dumps(tree: Any) -> bytes:
+    """The message of a plain tree, equal for equal trees."""
+    message = _schema.Value.new_message()
+    _fill(message, tree)
+    return bytes(message.to_bytes())
+
+
+def loads(data: bytes) -> Any:
+    """The plain tree. Raises DamageError or FormatNewerError."""
+    with _message(data) as value:
+        return _tree(value)
+
+
+def field(data: bytes, path: Sequence[str | int]) -> Any:
+    """The plain tree of what is at `path`, keys of dicts and indexes of lists; nothing else is decoded.
+
+    Raises KeyError or IndexError if there is nothing, DamageError as `loads`.
+    """
+    with _message(data) as found:
+        for step in path:
+            found = _step(found, step)  # noqa: PLW2901  (each step leads on from the one before)
+        return _tree(found)
+
+
+def _step(value: Any, step: str | int) -> Any:
+    kind = value.which()
+    if kind == "dict":
+        for entry in value.dict:
+            if entry.key == step:
+                return entry.value
+        raise KeyError(step)
+    if kind != "list" or type(step) is not int:
+        raise KeyError(step)
+    return value.list[step]
+
+
+@contextmanager
+def _message(data: bytes) -> Iterator[Any]:
+    _check_segments(data)
+    try:
+        words = 4 * (len(data) // _WORD + 64)
+        with _schema.Value.from_bytes(data, traversal_limit_in_words=words, nesting_limit=_NESTING_MAX) as value:
+            yield value
+    except (capnp.KjException, UnicodeDecodeError) as error:
+        raise DamageError(f"not a stored value: {error!s:.200}") from error
+
+
+def _check_segments(data: bytes) -> None:
+    """Whether the table of segments speaks of exactly these bytes."""
+    try:
+        count = unpack_from("<I", data)[0] + 1
+        sizes = unpack_from(f"<{count}I", data, 4) if count <= _SEGMENTS_MAX else ()
+    except Exception as error:
+        raise DamageError("not a stored value: its table of segments is cut off") from error
+    table = (4 + 4 * count + _WORD - 1) // _WORD * _WORD
+    if not sizes or table + _WORD * sum(sizes) != len(data):
+        raise DamageError(f"not a stored value: its segments are not its {len(data)} bytes")
+
+
+def _fill(message: Any, tree: Any) -> None:
+    _PUT[type(tree)](message, tree)
+
+
+def _put_none(message: Any, _tree: None) -> None:
+    message.none = None
+
+
+def _put_flag(message: Any, tree: bool) -> None:  # noqa: FBT001  (it is the value)
+    message.flag = tree
+
+
+def _put_int(message: Any, tree: int) -> None:
+    if tree > _INT_MAX:
+        message.uint = tree
+    else:
+        message.int = tree
+
+
+def _put_float(message: Any, tree: float) -> None:
+    message.float = tree
+
+
+def _put_text(message: Any, tree: str) -> None:
+    message.text = tree
+
+
+def _put_data(message: Any, tree: bytes) -> None:
+    message.data = tree
+
+
+def _put_list(message: Any, tree: list[Any]) -> None:
+    if tree and _FLOATS.issuperset(map(type, tree)):
+        message.floats = tree
+        return
+    items = message.init("list", len(tree))
+    for at, item in enumerate(tree):
+        _fill(items[at], item)
+
+
+def _put_dict(message: Any, tree: dict[str, Any]) -> None:
+    entries = message.init("dict", len(tree))
+    for at, (key, item) in enumerate(tree.items()):
+        entry = entries[at]
+        entry.key = key
+        _fill(entry.init("value"), item)
+
+
+def _put_tagged(message: Any, node: Tagged) -> None:
+    if node.number == ENCODED:
+        _fill(message.init("encoded"), node.tree)
+    elif node.number == CLASS:
+        made = message.init("instance")
+        made.tag, made.version, body = node.tree
+        _fill(made.init("body"), body)
+    else:
+        made = message.init("tagged")
+        made.kind = node.number
+        _fill(made.init("tree"), node.tree)
+
+
+_PUT: Final[dict[type, Callable[[Any, Any], None]]] = {
+    type(None): _put_none,
+    bool: _put_flag,
+    int: _put_int,
+    float: _put_float,
+    str: _put_text,
+    bytes: _put_data,
+    list: _put_list,
+    dict: _put_dict,
+    Tagged: _put_tagged,
+}
+
+
+def _tree(value: Any) -> Any:
+    kind = value.which()
+    if kind in _LEAVES:
+        return getattr(value, kind)
+    return _TAKE[kind](value)
+
+
+def _take_list(value: Any) -> list[Any]:
+    items = []
+    for item in value.list:
+        items.append(_tree(item))  # noqa: PERF401  (a comprehension takes another frame of the stack)
+    return items
+
+
+def _take_dict(value: Any) -> dict[str, Any]:
+    fields = {}
+    entries = value.dict
+    for entry in entries:
+        fields[entry.key] = _tree(entry.value)
+    if len(fields) != len(entries):
+        raise DamageError("not a stored value: a dict with a key twice")
+    return fields
+
+
+def _take_tagged(value: Any) -> Tagged:
+    found = value.tagged
+    if found.kind in (ENCODED, CLASS) or found.kind > 127:
+        raise FormatNewerError(f"values of kind {found.kind} are not known to this version of perdure")
+    return Tagged(found.kind, _tree(found.tree))
+
+
+def _take_instance(value: Any) -> Tagged:
+    found = value.instance
+    return Tagged(CLASS, [found.tag, found.version, _tree(found.body)])
+
+
+_LEAVES: Final = frozenset({"flag", "int", "uint", "float", "text", "data"})
+_TAKE: Final[dict[str, Callable[[Any], Any]]] = {
+    "none": lambda _: None,
+    "list": _take_list,
+    "dict": _take_dict,
+    "tagged": _take_tagged,
+    "instance": _take_instance,
+    "floats": lambda value: list(value.floats),
+    "encoded": lambda value: Tagged(ENCODED, _tree(value.encoded)),
+}
