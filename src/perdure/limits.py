@@ -80,6 +80,9 @@ BACKOFF_S_MAX: Final = 60.0
 VIEW_BYTES_MAX: Final = 64 * 1024
 """A field longer than this is shown only by its length where a store keeps records readable."""
 
+ABSENT_COUNT_MAX: Final = 1000
+"""If more values in one part cannot be stored, the whole part is absent from a snapshot for inspection."""
+
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""
 

@@ -9,6 +9,7 @@ import typer
 
 from perdure.cli import options, output, shape
 from perdure.cli.deciding import Reason, chosen_by
+from perdure.cli.looking import tell_absent
 from perdure.cli.place import place
 from perdure.cli.text import as_point, one_line
 from perdure.log.readable import json_of
@@ -91,6 +92,7 @@ def diff(
         _tell(change)
     if not found:
         output.say("no difference")
+    tell_absent(found.absent)
 
 
 def _tell(change: Change) -> None:

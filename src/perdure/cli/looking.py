@@ -20,9 +20,10 @@ from perdure.log.readable import document, json_of, moment
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from perdure.log.branch import Absence
     from perdure.log.branches import Branch as LogBranch
     from perdure.log.entry import Entry
-    from perdure.runtime.detail import ActionDetail, Detail, PointDetail
+    from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
     from perdure.runtime.store import AgentStore, SessionInfo
 
 LISTED: Final = 10
@@ -117,6 +118,8 @@ def show(
         return
     _header(found)
     _section("restore points", [_point(p) for p in found.points], ("seq", "name", "reason", "", "age"), number)
+    inspections = [_inspection(p) for p in found.inspections]
+    _section("for inspection only", inspections, ("seq", "reason", "absent", "age"), number)
     actions = ("seq", "call", "effect", "outcome", "attempts")
     _section("actions", [_action(a) for a in found.actions], actions, number)
     _section("left standing by a rollback", [_action(a) for a in found.standing], actions, number)
@@ -185,6 +188,11 @@ def _child(found: SessionInfo) -> tuple[object, ...]:
 def _point(found: PointDetail) -> tuple[object, ...]:
     reentry = "re-entry" if found.reentry else ""
     return found.seq, found.name, one_line(found.reason, chars_max=40), reentry, age(found.time_us)
+
+
+def _inspection(found: InspectionDetail) -> tuple[object, ...]:
+    absent = ", ".join(one.path for one in found.absent)
+    return found.seq, one_line(found.reason, chars_max=50), one_line(absent, chars_max=50), age(found.time_us)
 
 
 def _branch(found: LogBranch) -> tuple[object, ...]:
@@ -257,19 +265,28 @@ def state(
     with place(store).open() as opened:
         seq = None if at is None else point_of(opened, session, at)
         found = opened.state_at(session, seq)
+        absent = () if seq is None else opened.absent(session, seq)
     if part is not None and part not in found:
         raise NoPointError(f"{session} has no part {part!r} there; it has: {', '.join(found) or 'none'}")
     if as_json:
         shown = found if part is None else {part: found[part]}
-        output.document({"session": session, "at": seq, "state": {name: json_of(v) for name, v in shown.items()}})
+        told = {"state": {name: json_of(v) for name, v in shown.items()}, "absent": shape.absent(absent)}
+        output.document({"session": session, "at": seq, **told})
     elif part is not None:
         output.say(written(found[part]))
     else:
         output.table(("part", "value"), [(name, _short(value)) for name, value in found.items()])
+        tell_absent(absent)
 
 
 def _short(value: Any) -> str:
     return one_line(values.describe(value), chars_max=120)
+
+
+def tell_absent(absent: Iterable[Absence]) -> None:
+    """What is missing from a snapshot that was taken of what could not all be stored."""
+    for one in absent:
+        output.say(one_line(f"absent from #{one.seq}: {one}", chars_max=200))
 
 
 def point_of(store: AgentStore, session: str, text: str) -> int:

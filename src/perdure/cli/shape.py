@@ -11,14 +11,17 @@ from perdure.log.readable import json_of, moment
 from perdure.recovery.difference import ABSENT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from perdure.cli.place import Place
+    from perdure.log.branch import Absence
     from perdure.log.branches import Branch
     from perdure.ops.collection import GcReport
     from perdure.ops.doctor import Diagnosis
     from perdure.recovery.difference import Change, Diff
     from perdure.recovery.verify import Read, Report
     from perdure.runtime.content import ActionContent
-    from perdure.runtime.detail import ActionDetail, Detail, PointDetail
+    from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.replay import Replay
     from perdure.runtime.store import SessionInfo
@@ -40,6 +43,7 @@ def detail(found: Detail, place: Place) -> dict[str, Any]:
         "version": found.version,
         "labels": found.labels,
         "points": [point(p) for p in found.points],
+        "inspections": [inspection(p) for p in found.inspections],
         "journal": [action(a) for a in found.actions],
         "standing": [action(a) for a in found.standing],
         "questions": [question(q, found.info.id, place) for q in found.questions],
@@ -64,6 +68,17 @@ def point(found: PointDetail) -> dict[str, Any]:
         "reentry": found.reentry,
         "time": moment(found.time_us),
     }
+
+
+def inspection(found: InspectionDetail) -> dict[str, Any]:
+    """A snapshot for inspection."""
+    told = {"seq": found.seq, "reason": found.reason or None, "absent": absent(found.absent)}
+    return {**told, "time": moment(found.time_us)}
+
+
+def absent(found: Iterable[Absence]) -> list[dict[str, Any]]:
+    """What is missing from snapshots."""
+    return [asdict(one) for one in found]
 
 
 def action(found: ActionDetail) -> dict[str, Any]:
@@ -107,6 +122,7 @@ def diff(found: Diff) -> dict[str, Any]:
         "other": found.after.session,
         "to": found.after.seq,
         "changes": [change(c) for c in found.changes],
+        "absent": absent(found.absent),
     }
 
 

@@ -5,6 +5,7 @@ A rollback leaves what came after its point; nothing is ever removed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perdure.log.action import concerned
@@ -53,3 +54,31 @@ def is_reentry(entry: Entry) -> bool:
 def is_restore_point(entry: Entry) -> bool:
     """Whether the agent's own code made this snapshot."""
     return entry.kind == "saved" and bool(entry["flags"] & RESTORE_POINT)
+
+
+def is_inspection(entry: Entry) -> bool:
+    """Whether this snapshot was made for people to look at only."""
+    return entry.kind == "saved" and bool(entry["flags"] & INSPECTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Something that could not be stored and is missing from snapshot `seq`: where, of which class, and why."""
+
+    seq: int
+    path: str
+    type: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.type}): {self.why}"
+
+
+def is_beside(entry: Entry) -> bool:
+    """Whether this snapshot was taken when an error ended the run, or lacks something: no branch ends in it."""
+    return "absent" in entry.body
+
+
+def absent(entry: Entry) -> tuple[Absence, ...]:
+    """What is missing from a snapshot."""
+    return tuple(Absence(entry.seq, *told) for told in entry.body.get("absent", ()))

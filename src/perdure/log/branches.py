@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from perdure.errors import NoPointError
 from perdure.log import dropped
-from perdure.log.branch import branch, leaves
+from perdure.log.branch import branch, is_beside, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +73,7 @@ def _began(entry: Entry, number: int, to: int) -> Branch:
 def _point(point: int, entry: Entry, to: int | None) -> int:
     if to is not None:
         return int(entry["parent"])
-    return entry.seq if entry.kind in ("saved", "edited", "migrated") else point
+    return entry.seq if entry.kind in ("saved", "edited", "migrated") and not is_beside(entry) else point
 
 
 def at_its_end(entries: list[Entry], which: int | str) -> list[Entry]:

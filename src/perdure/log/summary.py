@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure import values
 from perdure.errors import DamageError, UnfinishedError
-from perdure.log.branch import REENTRY, leaves
+from perdure.log.branch import REENTRY, is_beside, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -166,7 +166,9 @@ def _saved(summary: Summary, entry: Entry) -> dict[str, Any]:
         name=entry["name"],
         time_us=entry.time_us,
     )
-    changed: dict[str, Any] = {"parent": entry.seq, "saves": summary.saves + 1, "points": points}
+    changed: dict[str, Any] = {"saves": summary.saves + 1, "points": points}
+    if not is_beside(entry):
+        changed["parent"] = entry.seq
     if entry["flags"] & REENTRY:
         changed |= {"reentry": entry.seq, "codes": summary.codes[-1:]}
     return changed

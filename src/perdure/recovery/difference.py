@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure import values
 from perdure.errors import DamageError, NoPointError, SessionUnknownError
 from perdure.log import points
+from perdure.log.branch import Absence, absent
 from perdure.session.opening import summary_of, told
 from perdure.session.snapshot import SNAPSHOTS, Reader, snapshot
 from perdure.state import delta
@@ -66,12 +67,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The changes from one point to another; true if there are any. `was_known`: what was there before is told."""
+    """The changes from one point to another; true if there are any. `was_known`: what was there before is told.
+
+    `absent` is what is missing from the states themselves, which only those of inspections can lack.
+    """
 
     before: Place
     after: Place
     changes: tuple[Change, ...]
     was_known: bool
+    absent: tuple[Absence, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes)
@@ -93,17 +98,20 @@ def difference(
     is wanted, so both states are read in any case. Raises `NoPointError`, `DamageError`, `SessionUnknownError`.
     """
     there = Reader(store, other)
+    missing: tuple[Absence, ...] = ()
     end = _point(there, to)
     if at is None and session == other:
         begin = Place(session, int(end["parent"]) if end is not None else 0)
     else:
-        begin = _place(session, _point(Reader(store, session), at))
+        entry = _point(Reader(store, session), at)
+        begin, missing = _place(session, entry), () if entry is None else absent(entry)
     after = _place(other, end)
+    missing += () if end is None else absent(end)
     if end is not None and not was and begin == Place(other, end["parent"]):
         ops = values.decode(end["delta"])
-        return Diff(begin, after, tuple(_change(op) for op in ops), was_known=False)
+        return Diff(begin, after, tuple(_change(op) for op in ops), was_known=False, absent=missing)
     old = snapshot(Reader(store, begin.session), begin.seq).all()
-    return Diff(begin, after, tuple(_changes(old, snapshot(there, after.seq).all())), was_known=True)
+    return Diff(begin, after, tuple(_changes(old, snapshot(there, after.seq).all())), was_known=True, absent=missing)
 
 
 def _place(session: str, entry: Entry | None) -> Place:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perdure import limits
 from perdure.errors import SessionUnknownError
+from perdure.log.branch import absent
 from perdure.log.origin import seam_of
 from perdure.recovery import restore
 from perdure.session.opening import summary_of
@@ -17,6 +18,7 @@ from perdure.stores.ids import check_session_id
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from perdure.log.branch import Absence
     from perdure.log.branches import Branch
     from perdure.log.entry import Entry
     from perdure.recovery.difference import Diff
@@ -69,6 +71,12 @@ class Branching:
         other = check_session_id(session if other is None else other)
         with restore.offered(self.backend, check_session_id(session)):
             return difference(self.backend, session, at, other=other, to=to, was=was)
+
+    def absent(self, session: str, at: int) -> tuple[Absence, ...]:
+        """What could not be stored and is missing from this snapshot; of one that code goes on from never anything."""
+        reader = Reader(self.backend, check_session_id(session))
+        with restore.offered(self.backend, session):
+            return tuple(one for entry in reader.entries(after=at - 1, upto=at) if at > 0 for one in absent(entry))
 
     def branches(self, session: str) -> Table[Branch]:
         """The branches of a session, in the order in which they began. Reads the whole log. Raises `DamageError`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perdure.log import branches as log_branches
 from perdure.log import origin, points
 from perdure.log.action import Action, Actions
-from perdure.log.branch import branch, is_reentry, is_restore_point
+from perdure.log.branch import Absence, absent, branch, is_inspection, is_reentry, is_restore_point
 from perdure.session import call as calls
 
 if TYPE_CHECKING:
@@ -29,6 +29,16 @@ class PointDetail:
     name: str
     reason: str
     reentry: bool
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionDetail:
+    """A snapshot that is there to be looked at only; `absent` is what could not be stored and is missing from it."""
+
+    seq: int
+    reason: str
+    absent: tuple[Absence, ...]
     time_us: int
 
 
@@ -63,7 +73,7 @@ class Origin:
 class Detail:
     """Points and actions are those of one branch, oldest first; `standing` are effects on branches left.
 
-    `children` are the sessions that it started, in order of their ids.
+    `children` are the sessions that it started, in order of their ids; `inspections` are of all branches.
     """
 
     info: SessionInfo
@@ -76,6 +86,7 @@ class Detail:
     branches: tuple[Branch, ...]
     origin: Origin | None
     children: tuple[SessionInfo, ...] = ()
+    inspections: tuple[InspectionDetail, ...] = ()
 
 
 def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> Detail:
@@ -104,6 +115,9 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
         branches=tuple(log_branches.branches(entries)),
         origin=None if "origin" not in opening.body else Origin(**opening["origin"]),
         children=tuple(sorted(store.sessions(parent=session), key=lambda child: child.id)),
+        inspections=tuple(
+            InspectionDetail(e.seq, e["reason"] or "", absent(e), e.time_us) for e in entries if is_inspection(e)
+        ),
     )
 
 

@@ -310,8 +310,8 @@ class AsyncSession(AsyncDriver):
         return self._opened.writer.summary.status == "completed"
 
     async def note_failure(self, error: BaseException) -> None:
-        """Records that this error ended the run. The state is not saved."""
-        await self._drive(self._core.commit(self._failing(error)))
+        """Records that this error ended the run, as `Session.note_failure` does."""
+        await self._drive(self._failing(error))
 
     async def note_status(self, name: str, *, reason: str = "", waits: tuple[int, ...] = ()) -> None:
         """Records a status in which nothing else changes."""

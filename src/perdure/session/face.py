@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from perdure.session.declare import Agent
     from perdure.session.lease import Keeper
     from perdure.session.opening import Opened
-    from perdure.session.request import Attempt, Draft, Ended, Verify
+    from perdure.session.request import Attempt, Draft, Ended, Steps, Verify
     from perdure.session.shared import Commons
     from perdure.stores.contract import Lease
 
@@ -301,9 +301,14 @@ class Face:
         # Who sent something until now met a session that was held; who does so from now on does it by himself.
         deliver(self._keeper, self.id, owner=self._opened.lease.owner, lease_s=limits.LEASE_S)
 
-    def _failing(self, error: BaseException) -> Draft:
+    def _failing(self, error: BaseException) -> Steps:
         code = error.code if isinstance(error, PerdureError) else type(error).__name__
-        return self._core.failed(error, reason=f"{code}: {error}")
+        if self._typed is not None:
+            try:
+                self._typed.sync()
+            except Exception as untold:  # noqa: BLE001 - the error that ended the run is what counts
+                _log.warning("%s: its typed state cannot be read: %r", self.id, untold)
+        return self._core.fail(error, reason=f"{code}: {error}")
 
     def _read(self, request: Find | ReadAll | StateAt) -> Any:
         """What the store says. May take as long as reading takes."""

@@ -113,8 +113,8 @@ class Ground:
         """The actions that are attempted at this moment, or whose end is known and not written yet."""
         return self.flights.around(())
 
-    def inspected(self, asked: Sent) -> list[Draft]:
-        """A snapshot of the state as it is at this moment, for people to look at; none if it cannot be taken."""
+    def inspected(self, asked: Sent) -> Steps:
+        """The records of a snapshot of the state as it is now, for people to look at; none if it cannot be taken."""
         raise NotImplementedError
 
     def whole(self) -> Steps:

@@ -84,9 +84,8 @@ class Inbox:
             yield from self._settle(decision)
         saves = [sent for sent in found if sent.what == items.SAVE]
         if saves:
-            yield from self._journal.commit(
-                *self._journal.inspected(saves[-1]), *map(items.taken, saves), taken=items.numbers(saves)
-            )
+            beside = yield from self._journal.inspected(saves[-1])
+            yield from self._journal.commit(*beside, *map(items.taken, saves), taken=items.numbers(saves))
         commands = [sent for sent in found if sent.what in items.STATUS_OF]
         if commands:
             yield from self._obey(commands)

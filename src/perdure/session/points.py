@@ -30,6 +30,7 @@ from perdure.session import item as items
 from perdure.session.children import starts_elsewhere
 from perdure.session.core import Journal
 from perdure.session.flights import Flights
+from perdure.session.inspecting import inspection
 from perdure.session.ledger import Ledger
 from perdure.session.parts import State
 from perdure.session.request import AwaitFlights, Draft, StateAt, Steps
@@ -192,19 +193,21 @@ class Core(Journal):
         yield from self.commit(Draft("saved", body, marks), *drafts, then=written)
         return self.parent_point
 
-    def inspected(self, asked: Sent) -> list[Draft]:
+    def inspected(self, asked: Sent) -> Steps:
         """A snapshot beside the points that the code makes: nothing goes on from it, and a replay passes it by."""
+        reason = items.reason_of(asked)
+        if self.ledger.points or self.state_at != self.parent_point:
+            return (yield from inspection(self, reason=reason))
         try:
             changes = self._changes()
-        except (StorableError, StateChangedError) as error:
-            _log.warning("no snapshot for whoever asked for one: %s", error)
-            return []
+        except (StorableError, StateChangedError):
+            return (yield from inspection(self, reason=reason))
         body = {
             "parent": self.parent_point,
             "delta": changes.data,
             "flags": INSPECTION,
             "name": None,
-            "reason": items.reason_of(asked),
+            "reason": reason,
             "open": [],
         }
         return [Draft("saved", body)]
@@ -365,6 +368,21 @@ class Core(Journal):
             given["result"] = values.decode(action.outcome.value)
         call = calls.make(fn, args, given, calls.options_of(fn))
         return replace(call, undoes=action.seq, key=None)
+
+    def fail(self, error: BaseException, *, reason: str) -> Steps:
+        """Records that this error ended the run; behind it, for people, the state as it is now, if there is any to see.
+
+        What a handle's code left unsaved is its own affair, and not written.
+        """
+        failed = self.failed(error, reason=reason)
+        beside = [] if self.form == "handle" else (yield from inspection(self, reason=reason, failed=True))
+        try:
+            yield from self.commit(failed, *beside)
+        except StorableError as refused:
+            if not beside:
+                raise
+            _log.warning("no snapshot of the state as it is now: %s", refused)
+            yield from self.commit(failed)
 
     def failed(self, error: BaseException, *, reason: str) -> Draft:
         """The status of a run that an error ended.

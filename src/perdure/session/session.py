@@ -288,9 +288,9 @@ class Session(Face):
     def note_failure(self, error: BaseException) -> None:
         """Records that this error ended the run.
 
-        The state is not saved: the code starts from its re-entry point again.
+        The state is kept for people to look at only: the code starts from its re-entry point again.
         """
-        self._drive(self._core.commit(self._failing(error)))
+        self._drive(self._failing(error))
 
     def note_status(self, name: str, *, reason: str = "", waits: tuple[int, ...] = ()) -> None:
         """Records a status in which nothing else changes."""

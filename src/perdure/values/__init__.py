@@ -5,6 +5,7 @@ No input, no output, no state but the registry of classes. `docs/format.md` has 
 
 from __future__ import annotations
 
+from perdure.values.absent import AbsentValue, spare
 from perdure.values.blobs import Blobs, has_large_leaf
 from perdure.values.codecs import DEFAULT, PICKLE, PROTOCOLS, decode, encode, field, fitted, inner, plain, written
 from perdure.values.codecs import check as check_protocol
@@ -23,6 +24,7 @@ __all__ = [
     "IMMUTABLE",
     "PICKLE",
     "PROTOCOLS",
+    "AbsentValue",
     "Blobs",
     "Dictionary",
     "Opaque",
@@ -44,6 +46,7 @@ __all__ = [
     "plain",
     "same",
     "seal",
+    "spare",
     "storable",
     "tree_of",
     "unseal",

@@ -31,31 +31,34 @@ def to_tree(value: Any, *, at: str = "$") -> Any:
     Raises UnstorableError, its path beginning with `at`, or LimitError beyond `limits.DEPTH_MAX` or `NODES_MAX`.
     """
     try:
-        return _Walk().node(value)
+        return Walk().node(value)
     except Refusal as refusal:
         raise refusal.error(at) from refusal.__cause__
     except RecursionError as error:
         raise Refusal("nested deeper than this thread's stack bears", limit=True).error(at) from error
 
 
-class _Walk:
+class Walk:
     """One walk: the containers it is inside of, and how many nodes it met. Three frames of the stack for each level."""
 
     __slots__ = ("inside", "nodes")
+
+    depth_max = limits.DEPTH_MAX
 
     def __init__(self) -> None:
         self.inside: set[int] = set()
         self.nodes = 0
 
     def node(self, value: Any) -> Any:
+        """The tree of one value. Raises Refusal."""
         cls = type(value)
         if cls in _SIMPLE:
             return _leaf(value, cls)
         key = id(value)
         if key in self.inside:
             raise Refusal("contains itself")
-        if len(self.inside) >= limits.DEPTH_MAX:
-            raise Refusal(f"nested deeper than {limits.DEPTH_MAX} levels", limit=True)
+        if len(self.inside) >= self.depth_max:
+            raise Refusal(f"nested deeper than {self.depth_max} levels", limit=True)
         self.inside.add(key)
         try:
             if cls is list:
