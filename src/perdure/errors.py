@@ -15,13 +15,15 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── FormatNewerError         written by a newer perdure; not damage, but unreadable here
     │   ├── NotSealedError           a plain row in a store that is sealed
     │   ├── RestoreError             no snapshot that is provably good for this request
+    │   ├── WitnessError             not the log that the witness was told of: older, another, or gone
     │   └── UnfinishedError          a session that was imported half-way
     ├── StoreError               the place where sessions are kept
     │   ├── StoreUrlError            no such store, or its extra is not installed
     │   ├── StoreFailedError         an I/O error: full, read-only, gone
     │   ├── ConflictError            the head is not where the writer thought
     │   ├── FencedError              another owner has the session now
-    │   └── HeldError                somebody holds the session
+    │   ├── HeldError                somebody holds the session
+    │   └── WitnessFailedError       the witness cannot be asked or told
     ├── KeysError                the keys of a store: malformed, or the extra for them is not installed
     │   ├── KeyNeededError           the store is sealed, and no key was given
     │   ├── KeyWrongError            sealed under a key that was not given
@@ -153,6 +155,12 @@ class NotSealedError(DamageError):
     code, exit_status = "not-sealed", 24
 
 
+class WitnessError(DamageError):
+    """A session is not the one that the witness was told of: an older copy, another log, or gone. Nothing was read."""
+
+    code, exit_status = "witness", 25
+
+
 class StoreError(PerdureError):
     """The place where sessions are kept."""
 
@@ -187,6 +195,12 @@ class HeldError(StoreError):
     """Somebody holds the session."""
 
     code, exit_status = "held", 35
+
+
+class WitnessFailedError(StoreError):
+    """The witness cannot be asked or told, or what it says is not what it was told."""
+
+    code, exit_status = "witness-failed", 36
 
 
 class KeysError(PerdureError):

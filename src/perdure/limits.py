@@ -94,3 +94,15 @@ PARALLEL_COUNT: Final = 64
 
 SIBLINGS_WAIT_S: Final = 5.0
 """Outside of a block, how long a call that has no record waits for tasks that may claim what is recorded."""
+
+WITNESS_EVERY_S: Final = 0.05
+"""A witness is told at most so often; what is written in between is told together."""
+
+WITNESS_WAIT_S: Final = 5.0
+"""How long the closing of a session waits until the witness was told of it; then that is reported."""
+
+WITNESS_AGAIN_S: Final = 1.0
+"""When a witness that could not be told is tried again; and how old what is known of it may be at an opening."""
+
+WITNESS_BYTES: Final = 256 * 1024
+"""The file of a witness is written anew when it is longer than this, and than twice what counts of it."""

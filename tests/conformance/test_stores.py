@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.stores import Store, open_store
+from perdure.stores.witness import witnessed
 from perdure.testing.conformance import DurableStoreConformance, StoreConformance
 
 
@@ -25,3 +26,8 @@ class TestMemory(StoreConformance):
     def test_it_says_that_it_is_not_durable(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
             assert not store.durable
+
+
+class TestWitnessed(StoreConformance):
+    def open(self, place: Path) -> Store:
+        return witnessed(open_store(f"memory:{place}"), place / "witness")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "PERDURE_STORE"
 PROTOCOL: Final = "PERDURE_PROTOCOL"
+WITNESS: Final = "PERDURE_WITNESS"
 DEFAULT: Final = "perdure.db"
 
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
@@ -26,10 +27,14 @@ _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A store that is meant. `given`: it was named on this command line, so commands that go on must, too."""
+    """A store that is meant. `given`: it was named on this command line, so commands that go on must, too.
+
+    `witness` is the place of its witness, if it has one.
+    """
 
     url: str
     given: bool
+    witness: str | None = None
 
     def open(self, *, make: bool = False) -> AgentStore:
         """Opens the store. Raises `StoreUrlError` when there is none, unless it may be made."""
@@ -38,7 +43,7 @@ class Place:
             raise StoreUrlError(
                 f"there is no store at {path}; `perdure run` makes it, --store or {VARIABLE} names another"
             )
-        return perdure.open(self.url, protocol=os.environ.get(PROTOCOL) or values.DEFAULT)
+        return perdure.open(self.url, protocol=os.environ.get(PROTOCOL) or values.DEFAULT, witness=self.witness)
 
     def command(self, *words: str | int) -> str:
         """A command of perdure on this store, ready to be pasted into a shell."""
@@ -47,10 +52,11 @@ class Place:
 
 
 def place(option: str | None) -> Place:
-    """The store of `--store`, else of the environment, else of this folder."""
+    """The store of `--store`, else of the environment, else of this folder; its witness is that of the environment."""
+    witness = os.environ.get(WITNESS) or None
     if option is not None:
-        return Place(option, given=True)
-    return Place(os.environ.get(VARIABLE) or DEFAULT, given=False)
+        return Place(option, given=True, witness=witness)
+    return Place(os.environ.get(VARIABLE) or DEFAULT, given=False, witness=witness)
 
 
 def _path(url: str) -> Path | None:

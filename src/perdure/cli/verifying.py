@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -28,7 +29,7 @@ class Verify(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Gives the option its value where it was left out."""
         told: list[str] = []
-        for word, after in zip(args, [*args[1:], ""], strict=True):
+        for word, after in pairwise([*args, ""]):
             told += [word, _ALL] if word == _OPTION and not _PART.fullmatch(after) else [word]
         return super().parse_args(ctx, told)
 

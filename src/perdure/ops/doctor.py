@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from perdure import clock
-from perdure.errors import ConflictError, DamageError, FormatNewerError, HeldError, PerdureError, UnfinishedError
+from perdure.errors import (
+    ConflictError,
+    DamageError,
+    FormatNewerError,
+    HeldError,
+    PerdureError,
+    UnfinishedError,
+    WitnessError,
+)
 from perdure.ops.collection import EVERYTHING, gc, sweep
 from perdure.ops.rebuild import DERIVED, rebuild
 from perdure.recovery import restore
@@ -18,6 +26,7 @@ from perdure.recovery.verify import verify
 from perdure.session.lease import is_dead, owner_text
 from perdure.session.opening import check_end, summary_of
 from perdure.session.snapshot import Reader
+from perdure.stores.witness import WitnessedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +87,7 @@ def doctor(store: Store, *, deep: bool, fix: bool) -> Diagnosis:
 def _opened(store: Store, *, deep: bool) -> tuple[list[Finding], list[Head]]:
     """What is found about the place, and the sessions, if they can be had at all."""
     try:
-        found, heads = [*_place(store.health(deep=deep))], store.heads()
+        found, heads = [*_place(store.health(deep=deep)), *_witness(store)], store.heads()
     except DamageError as error:
         return [Finding(ERROR, "place", "", str(error))], _heads(store)
     return found, heads
@@ -109,6 +118,13 @@ def _place(health: Health) -> Iterator[Finding]:
         yield Finding(NOTE, "unused", "", what, ("doctor", "--fix"))
 
 
+def _witness(store: Store) -> Iterator[Finding]:
+    state = store.witness_state if isinstance(store, WitnessedStore) else None
+    if state is not None and state.error:
+        what = f"{state.error}; it was not told of the newest of {state.behind} sessions"
+        yield Finding(WARNING, "witness", "", what)
+
+
 def _mb(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
@@ -124,6 +140,8 @@ def _session(store: Store, head: Head, *, deep: bool) -> list[Finding]:
         return [*_state(store, head)]
     except FormatNewerError as error:
         return [Finding(WARNING, "newer", session, f"{error}; read it with that version")]
+    except WitnessError as error:
+        return [Finding(ERROR, "witness", session, str(error))]
     except UnfinishedError as error:
         return [Finding(NOTE, "unfinished", session, str(error))]
     except PerdureError as error:
@@ -133,13 +151,14 @@ def _session(store: Store, head: Head, *, deep: bool) -> list[Finding]:
 def _is_sound(store: Store, head: Head) -> bool:
     """What can be told without reading the log: head, end, indexes."""
     try:
+        store.head(head.session)
         if head.seq:
             check_end(store, head.session, head)
             restore.points(store, head.session)
             reader = Reader(store, head.session)
             reader.check_marks()
             reader.entries(after=head.seq - 1)
-    except (FormatNewerError, UnfinishedError):
+    except (FormatNewerError, UnfinishedError, WitnessError):
         raise
     except DamageError:
         return False

@@ -29,8 +29,8 @@ SNAPSHOTS: Final = ("saved", "edited", "migrated")
 class Problem:
     """One thing that is not what was written.
 
-    `seq` is the record that it is about, None if it is about none. `kind` is head, summary, unfinished, record, body,
-    index, keyframe or state.
+    `seq` is the record that it is about, None if it is about none. `kind` is witness, head, summary, unfinished,
+    record, body, index, keyframe or state.
     """
 
     seq: int | None

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import DamageError, FormatNewerError, RestoreError, UnfinishedError
+from perdure.errors import DamageError, FormatNewerError, RestoreError, UnfinishedError, WitnessError
 from perdure.log.origin import seam_of
 from perdure.log.summary import with_point
 from perdure.session.opening import summary_of
@@ -94,7 +94,7 @@ def offered(store: Store, session: str) -> Iterator[None]:
     """Within it, a `DamageError` about this session also says what can be had instead."""
     try:
         yield
-    except (FormatNewerError, UnfinishedError):
+    except (FormatNewerError, UnfinishedError, WitnessError):
         raise
     except DamageError as error:
         raise _offering(store, session, error) from error

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from perdure import values
-from perdure.errors import DamageError, FormatNewerError, RestoreError
+from perdure.errors import DamageError, FormatNewerError, RestoreError, WitnessError
 from perdure.log.entry import Entry
 from perdure.log.marks import Marks
 from perdure.log.origin import seam_of
@@ -99,9 +99,9 @@ def verify(store: Store, session: str, *, data: Part = EVERYTHING) -> Report:
     except FormatNewerError:
         raise
     except DamageError as error:
-        return Report(
-            session, ok=False, records=0, problems=(Problem(None, str(error), "head"),), newest_valid=None, lost=0
-        )
+        kind = "witness" if isinstance(error, WitnessError) else "head"
+        problem = Problem(None, str(error), kind)
+        return Report(session, ok=False, records=0, problems=(problem,), newest_valid=None, lost=0)
     first = min((p.seq for p in found.problems if p.seq is not None), default=found.last + 1)
     for check in (_check_summary, _check_points, _check_keyframe_index, _check_marks):
         _tolerant(found, check)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import Detail
     from perdure.stores.contract import Point
+    from perdure.stores.contract import Store as Backend
+    from perdure.stores.witness import Given
 
 
 SETTLED = tuple(settling.TOLD)
@@ -370,7 +372,7 @@ class AgentStore(Running, Branching, Keeping, Moving):
 
 
 def _damaged(session: str, error: DamageError) -> SessionInfo:
-    reason = f"{error}; run: perdure verify {session}"
+    reason = str(error) if "perdure verify" in str(error) else f"{error}; run: perdure verify {session}"
     return SessionInfo(session, "damaged", reason, "", "", 0, 0, 0, 0, 0, "", ())
 
 
@@ -388,17 +390,35 @@ def _doubt(actions: Actions, seq: int) -> str:
 
 
 def open_agent_store(
-    url: str, *, lease_s: float = limits.LEASE_S, protocol: str = values.DEFAULT, **options: Any
+    url: str,
+    *,
+    lease_s: float = limits.LEASE_S,
+    protocol: str = values.DEFAULT,
+    witness: Given | None = None,
+    **options: Any,
 ) -> AgentStore:
     """Opens the store at this URL, making it if it is not there: `agents.db`, `sqlite:///path`, `memory:`.
 
     `lease_s` is how long an owner that has stopped moving keeps its sessions. `protocol` is how what is written from
-    now on is encoded (`docs/protocols.md`); what is there is read whatever it was. Raises `StoreUrlError`,
-    `FormatNewerError`, `StoreFailedError`, `ProtocolError`.
+    now on is encoded (`docs/protocols.md`); what is there is read whatever it was. `witness` is told outside of the
+    store what is written, and asked before anything is read (`docs/protection.md`): the path of a file, an object with
+    `tell` and `told`, or a function to tell. Raises `StoreUrlError`, `FormatNewerError`, `StoreFailedError`,
+    `ProtocolError`, `WitnessFailedError`.
     """
     values.check_protocol(protocol)
     if protocol == values.PICKLE and options.get("keys") is None:
         raise ProtocolError(f"{url}: pickle is only for a store with keys, which prove that its bytes are one's own")
-    store = AgentStore(open_store(url, **options), lease_s=lease_s)
+    backend = open_store(url, **options)
+    store = AgentStore(backend if witness is None else _witnessed(backend, witness), lease_s=lease_s)
     store.backend.protocol = protocol
     return store
+
+
+def _witnessed(backend: Backend, witness: Given) -> Backend:
+    from perdure.stores.witness import witnessed
+
+    try:
+        return witnessed(backend, witness)
+    except BaseException:
+        backend.close()
+        raise

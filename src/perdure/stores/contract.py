@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from perdure.errors import FencedError, PerdureError, SessionError
 from perdure.log import KINDS, Base, Record
@@ -122,6 +122,15 @@ class Lease:
     epoch: int
     owner: str
     counter: int
+
+
+INCARNATION_BITS: Final = 32
+"""An epoch is the incarnation of the store, and below it so many bits that count the owners."""
+
+
+def incarnation_of(epoch: int) -> int:
+    """The incarnation of the store in which this epoch was begun."""
+    return epoch >> INCARNATION_BITS
 
 
 class Store(ABC):

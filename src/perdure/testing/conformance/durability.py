@@ -110,7 +110,7 @@ class DurabilityChecks(Place):
 
     def test_it_says_that_it_is_durable(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
-            same(type(store).durable, self.durable)
+            same(store.durable, self.durable)
 
 
 def write_until_killed(place: Place, path: Path, messages: Connection, kill_at: int) -> None:

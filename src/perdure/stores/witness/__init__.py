@@ -1,0 +1,55 @@
+"""What is told outside of a store, so that an older copy of it is noticed.
+
+It knows the contract of stores and nothing above it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from perdure.errors import StoreUrlError
+from perdure.stores.witness.place import FileWitness, Listener, Witness
+from perdure.stores.witness.store import WitnessedStore
+from perdure.stores.witness.told import Roll, Signer
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from perdure.stores.contract import Store
+    from perdure.stores.witness.told import Ring
+
+Given: TypeAlias = "str | os.PathLike[str] | Witness | Callable[[Sequence[str]], object]"
+"""What `perdure.open(…, witness=…)` takes."""
+
+__all__ = ["Given", "Witness", "WitnessedStore", "witnessed"]
+
+
+def witnessed(inner: Store, given: Given, *, keys: Ring | None = None) -> WitnessedStore:
+    """The store with this witness: a path or `file:` URL, an object with `tell` and `told`, or a function to tell."""
+    signer = Signer(keys)
+    return WitnessedStore(inner, _witness(given, signer), signer=signer)
+
+
+def _witness(given: Given, signer: Signer) -> Witness:
+    if isinstance(given, Witness):
+        return given
+    if callable(given):
+        return Listener(given)
+    text = str(given)
+    if "://" in text and not text.startswith("file:"):
+        raise StoreUrlError(f"{text}: a witness is a file, or an object with tell() and told()")
+    return FileWitness(text.removeprefix("file://"), fold=lambda lines: _newest(lines, signer))
+
+
+def _newest(lines: list[str], signer: Signer) -> list[str]:
+    """Of each session the line that counts, and what must be known to read it."""
+    roll, first, texts = Roll(), [], {}
+    for line, told in zip(lines, signer.read(lines), strict=True):
+        if told is None:
+            first.append(line)
+            continue
+        roll.take(told)
+        if roll.newest(told.session) is told:
+            texts[told.session] = line
+    return [*first, *texts.values()]
