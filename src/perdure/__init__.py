@@ -9,6 +9,7 @@ from perdure.runtime.store import AgentStore
 from perdure.runtime.store import open_agent_store as open
 from perdure.session.call import Done, IdempotencyKey, NotDone, Unknown
 from perdure.session.declare import action, agent, steps
+from perdure.session.migration import migration
 from perdure.session.people import Ask
 from perdure.session.session import Session
 from perdure.state.delta import patch
@@ -42,6 +43,7 @@ __all__ = [
     "action",
     "agent",
     "allow",
+    "migration",
     "open",
     "patch",
     "steps",

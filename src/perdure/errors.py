@@ -40,6 +40,8 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── NoSessionError           a declared action in a thread that has no session
     │   ├── ProcessForkedError       a handle used on the other side of `os.fork`
     │   ├── ClosedError              a session that is closed
+    │   ├── VersionError             the state is of another version than the code, and no steps lead there
+    │   │   └── MigrationError           a step from one version to another failed
     │   ├── StateChangedError        another thread changed the state during a save
     │   └── SessionCancelledError    somebody cancelled it, which is final
     ├── RunError                 what the agent's code did
@@ -297,6 +299,18 @@ class ClosedError(SessionError):
     """The session is closed."""
 
     code, exit_status = "closed", 49
+
+
+class VersionError(SessionError):
+    """The state is of another version than the code, and no steps lead from one to the other. Nothing was written."""
+
+    code, exit_status = "version", 54
+
+
+class MigrationError(VersionError):
+    """A step from one version to another failed, or gave what is no valid state. Nothing was written."""
+
+    code, exit_status = "migration", 55
 
 
 class StateChangedError(SessionError):

@@ -87,7 +87,9 @@ def run(example: Example, folder: Path) -> list[Report]:
     agents = [value for name, value in vars(module).items() if name in NAMES or declared_in(module, value)]
     assert agents, f"{example.place}: no agent in it to run: say why above it, as <!-- {NOT_RUN} the reason -->"
     told = {"effects": partial(lines_in, folder), "fresh": partial(clear, folder), **example.options}
-    return [crash(agent, **told) for agent in agents]
+    for agent in agents:
+        (folder / "lives" / agent.__name__).mkdir()
+    return [crash(agent, **{"folder": folder / "lives" / agent.__name__, **told}) for agent in agents]
 
 
 def by_its_own(test: Callable[..., Any], crash: Callable[..., Report]) -> Report:

@@ -9,6 +9,7 @@ import pytest
 
 import perdure
 from perdure.log import dropped
+from perdure.log.entry import Entry
 from perdure.log.summary import Summary
 from perdure.session.keyframer import Keyframer
 
@@ -64,7 +65,20 @@ def entries(monkeypatch):
                 break
         store.checkpoint("a", "named later")
         assert outcome.status == "completed"
-        yield list(store.log("a"))
+        yield [*store.log("a"), *of_two_versions(store)]
+
+
+def of_two_versions(store) -> list[Entry]:
+    """The records of a state that was migrated, gone back with, and edited."""
+    with store.session("b", version="tests 1") as s:
+        s.state["n"] = 1
+    with store.session("b", version="tests 2") as s:
+        s.rollback(store.snapshots("b")[0].seq)
+    store.edit("b", {"n": 2})
+    return list(store.log("b"))
+
+
+perdure.migration("tests 1", "tests 2")(lambda state: state)
 
 
 def test_every_field_is_on_the_page(entries):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from perdure import values
 from perdure.cli.text import one_line
+from perdure.log import points
 from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT
 from perdure.session import call as calls
 from perdure.session.lease import owner_text
@@ -39,6 +40,11 @@ def _saved(entry: Entry) -> str:
     name = f"{entry['name']!r} " if entry["name"] else ""
     flags = ", ".join(text for flag, text in _FLAGS if entry["flags"] & flag)
     return f"{name}({flags}) from #{entry['parent']}, {len(entry['delta'])} bytes of changes"
+
+
+def _replacing(entry: Entry) -> str:
+    by = f" by {entry['by']}" if entry.body.get("by") else ""
+    return f"{points.reason_of(entry)}{by}, from #{entry['parent']}, {len(entry['delta'])} bytes of changes"
 
 
 def _started(entry: Entry) -> str:
@@ -83,6 +89,8 @@ _LINES: Final[dict[str, Callable[[Entry], str]]] = {
     "opened": _opened,
     "owned": _owned,
     "saved": _saved,
+    "migrated": _replacing,
+    "edited": _replacing,
     "keyframe": lambda entry: f"of #{entry['of']}",
     "action_started": _started,
     "action_finished": _ended,

@@ -1,4 +1,4 @@
-"""Which records of a log are on its present branch.
+"""Which records of a log are on its present branch, and which of them its code can still claim.
 
 A rollback leaves what came after its point; nothing is ever removed.
 """
@@ -6,7 +6,7 @@ A rollback leaves what came after its point; nothing is ever removed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from perdure.log.action import concerned
 
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.log.entry import Entry
+
+SNAPSHOTS: Final = frozenset({"saved", "edited", "migrated"})
+"""The kinds of record that have a parent and a delta."""
+
+REPLACING: Final = frozenset({"edited", "migrated"})
+"""Those of them that put another state in the place of the one at the re-entry point before: a branch begins there."""
 
 REENTRY, RESTORE_POINT, INSPECTION = 1, 2, 4
 """Flags of a snapshot: code can start from here; the agent's own code made it; made for people to look at only."""
@@ -27,6 +33,8 @@ def leaves(entry: Entry) -> int | None:
     """
     if entry.kind == "rolled_back":
         return int(entry["to"])
+    if entry.kind in REPLACING:
+        return max(1, int(entry["parent"]))
     if entry.kind == "status" and entry["status"] == "failed" and entry["around"]:
         return int(entry["to"])
     return None
@@ -35,25 +43,48 @@ def leaves(entry: Entry) -> int | None:
 def branch(entries: Iterable[Entry]) -> list[Entry]:
     """The entries that are on the present branch, in order.
 
-    Outcomes stay with their start, however late they came; so does that they are void.
+    Outcomes stay with their start, however late they came; so does that they are void. A state that was put in the
+    place of another keeps what its code can still claim.
     """
     tip: list[Entry] = []
     for entry in entries:
         to = leaves(entry)
         if to is not None:
-            tip = [kept for kept in tip if kept.seq <= to or min(concerned(kept), default=to + 1) <= to]
+            there = open_at(entry) if entry.kind in REPLACING else frozenset[int]()
+            tip = [kept for kept in tip if _stays(kept, to) or is_open(kept, there)]
         tip.append(entry)
     return tip
 
 
+def _stays(entry: Entry, to: int) -> bool:
+    return entry.seq <= to or min(concerned(entry), default=to + 1) <= to
+
+
+def open_at(entry: Entry) -> frozenset[int]:
+    """The records before a re-entry point that the code can still claim after it."""
+    return frozenset(entry.body.get("open", ()))
+
+
+def is_open(entry: Entry, there: frozenset[int]) -> bool:
+    """Whether a record is one of those that can be claimed, or says something about one."""
+    return bool(there) and (entry.seq in there or not there.isdisjoint(concerned(entry)))
+
+
+def since_reentry(tip: list[Entry]) -> list[Entry]:
+    """What of a branch the code is answered from: all after its newest re-entry point, and what is open there."""
+    start = next(entry for entry in reversed(tip) if is_reentry(entry))
+    there = open_at(start)
+    return [entry for entry in tip if entry.seq > start.seq or is_open(entry, there)]
+
+
 def is_reentry(entry: Entry) -> bool:
     """Whether code can start from its top at this record. The opening of a fork is none: its base has the opening."""
-    return (entry.kind == "opened" and entry.seq == 1) or (entry.kind == "saved" and bool(entry["flags"] & REENTRY))
+    return (entry.kind == "opened" and entry.seq == 1) or (entry.kind in SNAPSHOTS and bool(entry["flags"] & REENTRY))
 
 
 def is_restore_point(entry: Entry) -> bool:
-    """Whether the agent's own code made this snapshot."""
-    return entry.kind == "saved" and bool(entry["flags"] & RESTORE_POINT)
+    """Whether one can go back to this snapshot: the agent's own code made it, or a migration, or a person."""
+    return entry.kind in SNAPSHOTS and bool(entry["flags"] & RESTORE_POINT)
 
 
 def is_inspection(entry: Entry) -> bool:

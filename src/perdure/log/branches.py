@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from perdure.errors import NoPointError
-from perdure.log import dropped
-from perdure.log.branch import branch, is_beside, leaves
+from perdure.log import dropped, points
+from perdure.log.branch import REPLACING, SNAPSHOTS, branch, is_beside, is_open, leaves, open_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.log.entry import Entry
 
-LEFT_BEHIND: Final = frozenset({"saved", "edited", "migrated", "action_started", "value", "asked", "received"})
+LEFT_BEHIND: Final = SNAPSHOTS | {"action_started", "value", "asked", "received"}
 """Kinds of record that make a branch: without one of them nothing was left, and there is one branch less to tell of."""
 
 
@@ -57,7 +57,10 @@ def branches(entries: Iterable[Entry]) -> list[Branch]:
 
 
 def _leaves_something(entry: Entry, tip: list[Entry], to: int) -> bool:
-    return entry.kind != "status" or any(e.seq > to and dropped.kind_of(e) in LEFT_BEHIND for e in tip)
+    """A rollback is meant to begin one; what fails, or puts another state in its place, only if anything is left."""
+    there = open_at(entry) if entry.kind in REPLACING else frozenset[int]()
+    left = (e for e in tip if e.seq > to and dropped.kind_of(e) in LEFT_BEHIND and not is_open(e, there))
+    return entry.kind == "rolled_back" or next(left, None) is not None
 
 
 def _began(entry: Entry, number: int, to: int) -> Branch:
@@ -67,13 +70,15 @@ def _began(entry: Entry, number: int, to: int) -> Branch:
         why += f": {entry['reason']}" if entry["reason"] else ""
     elif entry.kind == "status":
         why = f"failed: {entry['reason']}"
+    elif entry.kind in REPLACING:
+        why, by = points.reason_of(entry), entry.body.get("by", "")
     return Branch(number, name, entry.seq, to, entry.seq, 0, why, by, entry.time_us, is_present=True)
 
 
 def _point(point: int, entry: Entry, to: int | None) -> int:
-    if to is not None:
-        return int(entry["parent"])
-    return entry.seq if entry.kind in ("saved", "edited", "migrated") and not is_beside(entry) else point
+    if entry.kind in SNAPSHOTS and not is_beside(entry):
+        return entry.seq
+    return point if to is None else int(entry["parent"])
 
 
 def at_its_end(entries: list[Entry], which: int | str) -> list[Entry]:

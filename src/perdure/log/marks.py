@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from perdure.log.action import about
+from perdure.log.branch import SNAPSHOTS
 from perdure.log.dropped import MARK
 from perdure.log.points import naming
 
@@ -52,7 +53,7 @@ class Marks:
         """The marks of the record that comes next."""
         if entry.kind == "amended":
             return [MARK]
-        if entry.kind in ("saved", "note"):
+        if entry.kind in SNAPSHOTS or entry.kind == "note":
             name, _ = naming(entry)
             return [] if name is None else [name_mark(name)]
         if entry.kind == "status":

@@ -33,6 +33,19 @@ def naming(entry: Entry) -> tuple[str | None, int]:
     return (entry["name"], entry.seq) if is_restore_point(entry) else (None, 0)
 
 
+def reason_of(entry: Entry) -> str:
+    """Why a snapshot was made, for people."""
+    if entry.kind == "migrated":
+        return f"migrated from {version_text(entry['from'])} to {version_text(entry['to'])}"
+    reason = entry["reason"] or ""
+    return f"edited: {reason}" if entry.kind == "edited" else reason
+
+
+def version_text(version: str) -> str:
+    """A version of an agent, as people read it."""
+    return version or "no version"
+
+
 def find(entries: list[Entry], at: int | str) -> Entry:
     """The point that is meant: a name (its newest), a number, -1 the newest restore point, 0 the re-entry point.
 

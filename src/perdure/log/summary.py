@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from perdure import values
 from perdure.errors import DamageError, UnfinishedError
-from perdure.log.branch import REENTRY, is_beside, leaves
+from perdure.log.branch import REENTRY, REPLACING, is_beside, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,6 +34,8 @@ class Summary(NamedTuple):
     `left` says whether any branch was ever left; `keyframe` is the newest (snapshot, record); `waits` are the records
     that a person must settle or answer; `codes` are the fingerprints of the code that ran since the re-entry point;
     `child_of` is the session that started this one, if one did.
+
+    `version` is that of the agent whose state it is, at the newest re-entry point; None for that of the opening.
 
     `points` and `marks` are the sums of the index of points and of that of marks (see `with_point`, `with_mark`).
 
@@ -58,6 +60,7 @@ class Summary(NamedTuple):
     points: bytes = b""
     marks: bytes = b""
     child_of: str = ""
+    version: str | None = None
 
     def encoded(self, *, session: str, seq: int, chain: bytes) -> bytes:
         """As it is kept beside the head that has this number and chain digest."""
@@ -66,7 +69,7 @@ class Summary(NamedTuple):
 
     def untold(self) -> Summary:
         """Without what follows from the records of the base: so a fork of an earlier point is made without a look."""
-        return self._replace(parent=0, reentry=0, left=False, keyframe=(0, 0), codes=())
+        return self._replace(parent=0, reentry=0, left=False, keyframe=(0, 0), codes=(), version=None)
 
     def marked(self, marks: Iterable[bytes], *, seq: int) -> Summary:
         """With a record that is looked up by these marks."""
@@ -82,8 +85,8 @@ class Summary(NamedTuple):
         return self._replace(**{"updated_us": entry.time_us, **changed})
 
 
-_LENGTHS: Final = (len(Summary._fields) - 1, len(Summary._fields))
-"""The first sessions were written without `child_of`: no session was one."""
+_LENGTHS: Final = range(len(Summary._fields) - 2, len(Summary._fields) + 1)
+"""The first sessions were written without `child_of`, and then without `version`: none was a child, or migrated."""
 
 
 def unfinished(*, session: str, seq: int, chain: bytes) -> bytes:
@@ -166,12 +169,18 @@ def _saved(summary: Summary, entry: Entry) -> dict[str, Any]:
         name=entry["name"],
         time_us=entry.time_us,
     )
-    changed: dict[str, Any] = {"saves": summary.saves + 1, "points": points}
-    if not is_beside(entry):
-        changed["parent"] = entry.seq
+    changed: dict[str, Any] = {"points": points} if is_beside(entry) else {"parent": entry.seq, "points": points}
     if entry["flags"] & REENTRY:
         changed |= {"reentry": entry.seq, "codes": summary.codes[-1:]}
-    return changed
+    if entry.kind in REPLACING:
+        return changed | _replaced(summary, entry)
+    return changed | {"saves": summary.saves + 1}
+
+
+def _replaced(summary: Summary, entry: Entry) -> dict[str, Any]:
+    """What was saved since the re-entry point before is left."""
+    left: dict[str, Any] = {"left": summary.left or summary.parent != entry["parent"]}
+    return left | ({"version": entry["to"]} if entry.kind == "migrated" else {})
 
 
 def _status(_: Summary, entry: Entry) -> dict[str, Any]:
@@ -181,8 +190,9 @@ def _status(_: Summary, entry: Entry) -> dict[str, Any]:
     return changed
 
 
-def _rolled_back(_: Summary, entry: Entry) -> dict[str, Any]:
-    return {"left": True, "parent": entry["parent"], "reentry": entry["reentry"]}
+def _rolled_back(summary: Summary, entry: Entry) -> dict[str, Any]:
+    version = entry.body.get("version", summary.version)
+    return {"left": True, "parent": entry["parent"], "reentry": entry["reentry"], "version": version}
 
 
 def _decided(summary: Summary, entry: Entry) -> dict[str, Any]:
@@ -206,6 +216,8 @@ _FOLDS: Final[dict[str, Callable[[Summary, Entry], dict[str, Any]]]] = {
     "opened": _opened,
     "owned": _owned,
     "saved": _saved,
+    "migrated": _saved,
+    "edited": _saved,
     "keyframe": lambda summary, entry: {"keyframe": (entry["of"], entry.seq), "updated_us": summary.updated_us},
     "action_started": lambda summary, entry: {"actions": summary.actions + (entry["of"] is None)},
     "status": _status,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from perdure.log import is_stub, points
 from perdure.log.action import Action, Actions, about
-from perdure.log.branch import branch, leaves
+from perdure.log.branch import SNAPSHOTS, branch, leaves, open_at
 from perdure.log.record import stub
 from perdure.recovery import restore
 from perdure.session import needs
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from perdure.log.summary import Summary
     from perdure.stores.contract import Head, Lease, Point, Store
 
-_READ: Final = frozenset(
-    {"saved", "keyframe", "action_started", "action_finished", "settled", "status", "rolled_back", "note", "asked"}
+_READ: Final = SNAPSHOTS | frozenset(
+    {"keyframe", "action_started", "action_finished", "settled", "status", "rolled_back", "note", "asked"}
 )
 """The kinds whose bodies say something that is asked here."""
 
-_HEAVY: Final = ("args", "value", "manifest")
+_HEAVY: Final = ("args", "value", "manifest", "delta")
 """Fields of a body that are not kept in memory."""
 
 
@@ -105,8 +105,9 @@ def _take(found: Facts, record: Record) -> Entry | None:
     if record.kind not in _READ:
         return None
     entry = found.reader.open(record)
+    if entry.kind in SNAPSHOTS:
+        found.open[seq] = open_at(entry)
     if entry.kind == "saved":
-        found.open[seq] = frozenset(entry["open"])
         return None
     contents = frozenset(needs.contents(entry))
     if contents:
@@ -155,7 +156,7 @@ def _referred(entry: Entry) -> list[int]:
         return [*entry["undo"], *entry["standing"]]
     if entry.kind == "asked" and entry["about"] is not None:
         return [entry["about"]]
-    return list(entry["around"]) if leaves(entry) is not None else []
+    return list(entry["around"]) if entry.kind == "status" and leaves(entry) is not None else []
 
 
 def _standing(everything: Actions, mine: Actions) -> Iterator[int]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from perdure.errors import DamageError, FormatNewerError, RefusedError
 from perdure.log.action import Actions
-from perdure.log.branch import branch
-from perdure.recovery.history import SNAPSHOTS, History, history
+from perdure.log.branch import SNAPSHOTS, branch
+from perdure.recovery.history import History, history
 from perdure.recovery.restore import newest_of
 from perdure.recovery.verify import verify
 from perdure.session import call as calls

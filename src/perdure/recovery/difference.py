@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure import values
 from perdure.errors import DamageError, NoPointError, SessionUnknownError
 from perdure.log import points
-from perdure.log.branch import Absence, absent
+from perdure.log.branch import SNAPSHOTS, Absence, absent
 from perdure.session.opening import summary_of, told
-from perdure.session.snapshot import SNAPSHOTS, Reader, snapshot
+from perdure.session.snapshot import Reader, snapshot
 from perdure.state import delta
 from perdure.state.foreign import differences
 from perdure.state.survey import shown

@@ -6,11 +6,12 @@ It reads and judges. It lists damage instead of raising, and trusts no index and
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError, UnfinishedError
 from perdure.log import dropped
+from perdure.log.branch import SNAPSHOTS
 from perdure.log.entry import Entry
 from perdure.log.origin import seam_of
 from perdure.log.record import GENESIS, is_stub, verified
@@ -20,9 +21,6 @@ from perdure.session.snapshot import Reader, Snapshot, gone
 from perdure.session.survey import Place, beyond, survey
 from perdure.state import keyframe
 from perdure.stores.contract import Head, Store
-
-SNAPSHOTS: Final = ("saved", "edited", "migrated")
-"""The kinds of records that have a parent and a delta."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perdure.log import points
 from perdure.log.action import Actions
-from perdure.log.branch import branch, is_reentry, is_restore_point
+from perdure.log.branch import branch, is_reentry, is_restore_point, since_reentry
 from perdure.log.entry import Entry
 from perdure.session import call as calls
 from perdure.session.undoing import rolled_back
@@ -77,7 +77,8 @@ def of_rollback(session: str, entries: list[Entry], to: int | str, *, seam: int)
 
 def _preview(session: str, entries: list[Entry], tip: list[Entry], *, seam: int) -> Preview:
     reentry = next(e.seq for e in reversed(tip) if is_reentry(e))
-    since = Actions(e for e in tip if e.seq > reentry)
+    later = since_reentry(tip)
+    since = Actions(later)
     mine = [a for a in since.values() if a.undoes is None and _is_called(a, since)]
     open_ones = [a for a in mine if not _is_answered(a)]
     doubt = [a for a in open_ones if a.effect == "once" and a.outcome is None]
@@ -88,9 +89,9 @@ def _preview(session: str, entries: list[Entry], tip: list[Entry], *, seam: int)
         answered=_foreseen(a for a in mine if _is_answered(a)),
         again=_foreseen(a for a in open_ones if a not in doubt),
         doubt=_foreseen(doubt),
-        undone=_foreseen(_owed(entries, [e for e in tip if e.seq > max(reentry, seam)])),
+        undone=_foreseen(_owed(entries, [e for e in later if e.seq > seam])),
         standing=(),
-        asked=_asked(entries, [e for e in tip if e.seq > reentry]),
+        asked=_asked(entries, later),
         points=(),
     )
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import DamageError, FormatNewerError, RestoreError, UnfinishedError, WitnessError
+from perdure.log.branch import SNAPSHOTS
 from perdure.log.origin import seam_of
 from perdure.log.summary import with_point
 from perdure.session.opening import summary_of
-from perdure.session.snapshot import SNAPSHOTS
 from perdure.stores.contract import Head, Point, Store
 
 if TYPE_CHECKING:

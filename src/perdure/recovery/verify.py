@@ -13,12 +13,13 @@ from typing import Final
 
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError, RestoreError, WitnessError
+from perdure.log.branch import SNAPSHOTS
 from perdure.log.entry import Entry
 from perdure.log.marks import Marks
 from perdure.log.origin import seam_of
 from perdure.log.summary import with_mark
 from perdure.recovery import restore
-from perdure.recovery.history import SNAPSHOTS, History, Problem, history
+from perdure.recovery.history import History, Problem, history
 from perdure.session import needs
 from perdure.session.snapshot import Snapshot
 from perdure.session.writer import points_of

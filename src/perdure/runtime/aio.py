@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.recovery.verify import Report
     from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import Detail
+    from perdure.runtime.editing import Changes
     from perdure.runtime.operator import Rollback
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.replay import Replay
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from perdure.session.async_session import AsyncSession
     from perdure.session.forking import Fork
     from perdure.session.table import Table
+    from perdure.session.version import Check
     from perdure.stores.contract import Point
 
 
@@ -103,6 +105,8 @@ class AsyncStore:
         undos: dict[str, Callable[..., Any]] | None = None,
         optimistic: bool = False,
         parts: Collection[str] | None = None,
+        version: str = "",
+        validate: Check | None = None,
     ) -> AsyncHandle:
         """A handle: `async with store.aio.session("chat-7") as s`. See `AgentStore.session`.
 
@@ -120,6 +124,8 @@ class AsyncStore:
                 create=create,
                 labels=labels or {},
                 wait_s=wait_s,
+                version=version,
+                validate=validate,
             )
         )
 
@@ -254,6 +260,10 @@ class AsyncStore:
         return await in_thread(self._store.rollback, session, to, reason=reason, by=by, branch=branch)
 
     # --- telling a session --------------------------------------------------------------------------------------------
+
+    async def edit(self, session: str, changes: Changes, *, by: str = "operator", reason: str = "") -> int:
+        """See `AgentStore.edit`."""
+        return await in_thread(self._store.edit, session, changes, by=by, reason=reason)
 
     async def send(self, session: str, message: Any, *, key: str | None = None, by: str = "") -> bool:
         """See `AgentStore.send`."""

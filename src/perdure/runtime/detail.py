@@ -104,7 +104,7 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
     stands = _left_standing(entries, everything)
     return Detail(
         info=info,
-        version=opening["version"],
+        version=_version(tip, opening["version"]),
         labels=dict(opening["labels"]),
         points=tuple(_points([e for e in entries if e.seq <= tip[-1].seq], tip)),
         actions=tuple(_action(action, running=running) for action in mine.values()),
@@ -121,6 +121,12 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
     )
 
 
+def _version(tip: list[Entry], opened_with: str) -> str:
+    """The version of the state at the end of the branch."""
+    found = [str(entry["to"]) for entry in tip if entry.kind == "migrated"]
+    return found[-1] if found else opened_with
+
+
 def _left_standing(entries: list[Entry], everything: Actions) -> set[int]:
     """What rollbacks had no undo for, and what they could not undo."""
     failed = {a.undoes for a in everything.values() if a.outcome is not None and a.outcome.how == "error"}
@@ -132,7 +138,7 @@ def _left_standing(entries: list[Entry], everything: Actions) -> set[int]:
 def _points(entries: list[Entry], tip: list[Entry]) -> list[PointDetail]:
     named = {seq: name for name, seq in points.names(entries).items()}
     return [
-        PointDetail(e.seq, named.get(e.seq) or e["name"] or "", e["reason"] or "", is_reentry(e), e.time_us)
+        PointDetail(e.seq, named.get(e.seq) or e["name"] or "", points.reason_of(e), is_reentry(e), e.time_us)
         for e in tip
         if is_restore_point(e)
     ]

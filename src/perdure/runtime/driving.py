@@ -12,7 +12,7 @@ from perdure import values
 from perdure.errors import EntryError, SessionUnknownError, UndecidedError
 from perdure.log import points
 from perdure.log.action import CHANGED, Actions, about
-from perdure.log.branch import branch, is_reentry
+from perdure.log.branch import branch, since_reentry
 from perdure.log.marks import key_mark
 from perdure.runtime import entry as entries
 from perdure.session.forking import fork
@@ -90,8 +90,7 @@ def _changed(session: str, upto: list[Entry], change: Change) -> list[Draft]:
     """The records that change these results. Raises `UndecidedError` for one that is not answered from that place."""
     tip = branch(upto)
     actions = Actions(tip)
-    reentry = next(entry for entry in reversed(tip) if is_reentry(entry))
-    answered = {*reentry.body.get("open", ()), *(seq for seq in actions if seq > reentry.seq)}
+    answered = {entry.seq for entry in since_reentry(tip)}
     for seq in change.result:
         if seq not in answered:
             why_not = "is no action on the branch there" if seq not in actions else "is behind the last re-entry point"

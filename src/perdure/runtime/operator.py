@@ -81,10 +81,11 @@ def rollback(
     something after the point is in doubt and must be settled first.
     """
     with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
-        return _rolled_back(_opened(store.backend, lease), to, reason=reason, by=by, branch=branch)
+        return _rolled_back(opened_by(store.backend, lease), to, reason=reason, by=by, branch=branch)
 
 
-def _opened(backend: Backend, lease: Lease) -> Opened:
+def opened_by(backend: Backend, lease: Lease) -> Opened:
+    """The session that this lease is of, for a person who runs no code in it. Raises `SessionUnknownError`."""
     writer, reader, tail = take_up(backend, lease.session, epoch=lease.epoch)
     if not tail:
         raise SessionUnknownError(f"nothing was ever written to {lease.session}")

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from perdure import values
 from perdure.errors import EntryError, Leaving, NoPointError, PerdureError, SessionUnknownError
 from perdure.log import dropped
-from perdure.log.branch import branch, is_reentry
+from perdure.log.branch import REPLACING, SNAPSHOTS, branch, is_reentry
+from perdure.log.origin import opening
 from perdure.runtime import entry as entries
 from perdure.runtime import runner
 from perdure.session.declare import agent_of, undos_of
-from perdure.session.opening import open_there, summary_of, told
+from perdure.session.opening import summary_of, told
 from perdure.session.points import Start
+from perdure.session.reentry import open_there
 from perdure.session.replaying import AsyncReplaying, Differs, Over, Replayed, Replaying
-from perdure.session.snapshot import SNAPSHOTS, Reader, Snapshot, snapshot
+from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.state import keyframe
 
 if TYPE_CHECKING:
@@ -134,9 +136,12 @@ async def _awaited(recording: _Recording) -> Replay:
 def _course(replaying: Any, of: _Recording) -> Course:
     """One entry after the other, until one differs or comes to the end of what is recorded."""
     found = Replay(of.reader.session, of.summary.status, of.head.seq, 0, 0, 0)
-    entered, states = _entered(branch(of.entries)), _States(of.reader, of.entries)
+    entered, states = _entered(branch(of.entries), version=_version(of)), _States(of.reader, of.entries)
     if not entered:
-        raise NoPointError(f"{found.session}: all that its code did was dropped; there is nothing to compare with")
+        raise NoPointError(
+            f"{found.session}: all that code of this version did was dropped, or there was none; there is nothing to "
+            "compare with"
+        )
     newest = max((n for n, each in enumerate(entered) if any(map(_is_of_code, each.tail))), default=0)
     for number, each in enumerate(entered):
         there = [*open_there(of.reader, each.start), *each.tail]
@@ -162,18 +167,28 @@ def _function(session: str, summary: Summary, fn: Callable[[Any], Any] | None) -
     return fn
 
 
-def _entered(tip: list[Entry]) -> list[_Entering]:
-    """The entries of the code on a branch, in order; the last may have no end yet."""
+def _version(of: _Recording) -> str | None:
+    """The version whose records the code can be held against; None for a script, which is run from its opening."""
+    return None if of.summary.form == "script" else agent_of(of.fn).version
+
+
+def _entered(tip: list[Entry], *, version: str | None) -> list[_Entering]:
+    """The entries of the code of this version on a branch, in order; the last may have no end yet."""
     found: list[_Entering] = []
     start, tail = tip[0], list[Any]()
+    here = opening(entry for entry in tip if entry.kind == "opened")["version"]
     for entry, after in zip(tip[1:], [*tip[2:], None], strict=True):
         completed = after if after is not None and after.kind == "status" and after["status"] == "completed" else None
         if entry.kind == "saved" and (is_reentry(entry) or completed is not None):
-            found.append(_Entering(start, tuple(tail), entry, completed))
+            if version in (None, here):
+                found.append(_Entering(start, tuple(tail), entry, completed))
+            start, tail = entry, []
+        elif entry.kind in REPLACING:
+            here = entry.body.get("to", here)
             start, tail = entry, []
         else:
             tail.append(entry)
-    if not found or found[-1].result is None:
+    if version in (None, here) and (not found or found[-1].result is None):
         found.append(_Entering(start, tuple(tail)))
     # Of steps that were dropped there is nothing to hold the code against.
     gone = max((n for n, each in enumerate(found) if any(e.kind == dropped.KIND for e in each.tail)), default=-1)

@@ -18,10 +18,12 @@ from perdure.runtime.outcome import Outcome
 from perdure.runtime.shared import Shared
 from perdure.session.declare import Agent, agent_of, undos_of
 from perdure.session.lease import Keeper, new_owner
+from perdure.session.migration import name_of
 from perdure.session.opening import NO_INPUT, Opened, Opening, find, hold, result_of
 from perdure.session.session import Session
 from perdure.session.sharing import share
 from perdure.session.snapshot import Reader
+from perdure.session.version import Target
 from perdure.session.waiting import in_thread
 from perdure.stores.ids import check_session_id
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from perdure.session.async_session import AsyncSession
     from perdure.session.children import Spawned
     from perdure.session.face import Face
+    from perdure.session.version import Check
     from perdure.stores.contract import Store as Backend
 
 Around: TypeAlias = "Callable[[Face], AbstractContextManager[None]]"
@@ -230,6 +233,7 @@ class Running:
             input=given,
             code=entries.fingerprint(fn),
             version=declared.version,
+            target=Target(declared.version, name_of(fn), declared.state, declared.validate),
             lease_s=self._lease_s,
             **options,
         )
@@ -263,16 +267,27 @@ class Running:
         wait_s: float = 0.0,
         undos: dict[str, Callable[..., Any]] | None = None,
         optimistic: bool = False,
+        version: str = "",
+        validate: Check | None = None,
     ) -> Session:
         """A handle: your own code goes on with the session.
 
         `save()` and a clean `with` exit commit; an exception saves nothing but its `failed` status. `state` is a typed
         state. `optimistic` takes no lease: several may have the session open, and of two commits on the same log one
-        holds; the other is `ConflictError`, and its caller opens the session again. Raises `HeldError`,
-        `SessionUnknownError` (with `create=False`).
+        holds; the other is `ConflictError`, and its caller opens the session again. `version` is that of the state that
+        the code works on, and a state of another is migrated; `validate` as for `agent`. Raises `HeldError`,
+        `SessionUnknownError` (with `create=False`), `VersionError`.
         """
         declared, opening = self._to_handle(
-            session, state, append_only, strict=strict, create=create, labels=labels or {}, wait_s=wait_s
+            session,
+            state,
+            append_only,
+            strict=strict,
+            validate=validate,
+            version=version,
+            create=create,
+            labels=labels or {},
+            wait_s=wait_s,
         )
         take = share if optimistic else hold
         opened = self._open(opening, declared, undos_of(None).new_child(undos), take=take)
@@ -308,10 +323,22 @@ class Running:
         return opened
 
     def _to_handle(
-        self, session: str, state: type | None, append_only: Collection[str], *, strict: bool, **options: Any
+        self,
+        session: str,
+        state: type | None,
+        append_only: Collection[str],
+        *,
+        strict: bool,
+        version: str = "",
+        validate: Check | None = None,
+        **options: Any,
     ) -> tuple[Agent, Opening]:
-        declared = Agent("handle", tuple(append_only), strict, state=state)
-        return declared, Opening(session=check_session_id(session), lease_s=self._lease_s, **options)
+        declared = Agent("handle", tuple(append_only), strict, version, state, validate)
+        target = Target(version, "", state, validate)
+        opening = Opening(
+            session=check_session_id(session), version=version, target=target, lease_s=self._lease_s, **options
+        )
+        return declared, opening
 
     @staticmethod
     def _enter(handle: Session) -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from perdure.runtime import operator
     from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import Detail
+    from perdure.runtime.editing import Changes
     from perdure.stores.contract import Point
     from perdure.stores.contract import Store as Backend
     from perdure.stores.witness import Given
@@ -335,6 +336,17 @@ class AgentStore(Running, Branching, Keeping, Moving):
         from perdure.runtime import operator
 
         return operator.rollback(self, session, to, reason=reason, by=by, branch=branch)
+
+    def edit(self, session: str, changes: Changes, *, by: str = "operator", reason: str = "") -> int:
+        """Changes the state from which the code of a session goes on, that nobody runs. The record that says so.
+
+        `changes` are values by path (`{"plan.steps[0].done": True}`), or operations as `perdure.patch` takes them. What
+        was recorded since the re-entry point is still answered. Durable on return. Raises `RefusedError` for a script,
+        one that is over, or a change that does not fit; `UnstorableError`, `HeldError`.
+        """
+        from perdure.runtime import editing
+
+        return editing.edit(self, session, changes, by=by, reason=reason)
 
     def _decidable(self, session: str) -> tuple[Actions, dict[int, Entry]]:
         read = list(self.log(session))

@@ -21,6 +21,8 @@ from perdure.session.shared import SESSION
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from perdure.session.version import Check
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -39,6 +41,7 @@ class Agent:
     strict: bool = False
     version: str = ""
     state: Any = None
+    validate: Any = None
 
 
 def action(
@@ -116,14 +119,20 @@ def plain(fn: Callable[..., Any]) -> Callable[..., Any]:
 def agent(fn: Callable[P, T], /) -> Callable[P, T]: ...
 @overload
 def agent(
-    *, append_only: Collection[str] = (), strict: bool = False, version: str = "", state: Any = None
+    *,
+    append_only: Collection[str] = (),
+    strict: bool = False,
+    version: str = "",
+    state: Any = None,
+    validate: Check | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def agent(fn: Any = None, /, **options: Any) -> Any:
     """Declares a *script*: resumed by running it again from its top, every recorded call answered.
 
     `append_only` names the parts whose items never change once appended (saves get cheaper; a rewrite is found and
-    stored all the same, or raised with `strict`); `version` is recorded; `state` is a typed state (dataclass, pydantic
-    model, TypedDict).
+    stored all the same, or raised with `strict`); `version` is that of the state that it works on (`docs/versions.md`),
+    and `validate` (a function, or a JSON Schema) checks one that was migrated; `state` is a typed state (dataclass,
+    pydantic model, TypedDict).
     """
     return _declare(fn, "script", options)
 
@@ -132,7 +141,12 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
 def steps(fn: Callable[P, T], /) -> Callable[P, T]: ...
 @overload
 def steps(
-    *, append_only: Collection[str] = (), strict: bool = False, version: str = "", state: Any = None
+    *,
+    append_only: Collection[str] = (),
+    strict: bool = False,
+    version: str = "",
+    state: Any = None,
+    validate: Check | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def steps(fn: Any = None, /, **options: Any) -> Any:
     """Declares *steps*: a function called again and again until `s.complete(result)`.

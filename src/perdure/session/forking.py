@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from perdure import clock, faults
 from perdure.errors import NoPointError, SessionUnknownError
 from perdure.log import dropped, points
-from perdure.log.branch import branch, is_restore_point
+from perdure.log.branch import SNAPSHOTS, branch, is_restore_point
 from perdure.log.entry import Entry, link
 from perdure.log.marks import name_mark
 from perdure.log.origin import Base, writer_of
 from perdure.log.summary import Summary
 from perdure.session.opening import FORMAT_VERSION, opening_of, summary_of
 from perdure.session.request import Draft
-from perdure.session.snapshot import SNAPSHOTS, Reader
+from perdure.session.snapshot import Reader
 from perdure.session.writer import keyframes_of
 from perdure.stores.contract import Batch
 

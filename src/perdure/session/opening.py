@@ -6,18 +6,15 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perdure import limits, values
+from perdure import faults, limits, values
 from perdure.errors import (
     DamageError,
     InputDiffersError,
-    RestoreError,
     SessionCancelledError,
     SessionExistsError,
     SessionUnknownError,
 )
 from perdure.log import summary as summaries
-from perdure.log.action import concerned
-from perdure.log.branch import branch, is_reentry
 from perdure.log.marks import COMPLETED
 from perdure.log.origin import opening as merged
 from perdure.log.origin import seam_of
@@ -25,13 +22,15 @@ from perdure.log.record import GENESIS
 from perdure.log.summary import Summary
 from perdure.session.lease import acquire
 from perdure.session.points import Start
+from perdure.session.reentry import Since, since
 from perdure.session.request import Commit, Draft
 from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.session.survey import beyond
+from perdure.session.version import Target, due, version_of
 from perdure.session.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from perdure.log.entry import Entry
     from perdure.session.lease import Keeper
@@ -47,7 +46,7 @@ NO_INPUT: Any = object()
 class Opening:
     """What a session is opened with. `code` is the fingerprint of the code, `entry` the function as people name it.
 
-    `parent` is where another session recorded that it started this one.
+    `parent` is where another session recorded that it started this one. `target` is what the state is brought to.
     """
 
     session: str
@@ -60,6 +59,7 @@ class Opening:
     create: bool = True
     accept_change: bool = False
     parent: dict[str, Any] | None = None
+    target: Target | None = None
     wait_s: float = 0.0
     lease_s: float = limits.LEASE_S
 
@@ -68,7 +68,8 @@ class Opening:
 class Opened:
     """A session that is held, and what its opening record says.
 
-    `tail` are the entries since the re-entry point and `snapshot` its state, until they are used.
+    `tail` are the entries since the re-entry point and `snapshot` its state, until they are used. `target` is the
+    version that the state must be of; None if nobody asks.
     """
 
     lease: Lease
@@ -77,6 +78,7 @@ class Opened:
     opening: Entry
     tail: list[Entry] = field(default_factory=list)
     snapshot: Snapshot | None = None
+    target: Target | None = None
 
 
 def find(store: Store, session: str) -> Summary | None:
@@ -193,17 +195,44 @@ def _owned(store: Store, opening: Opening, lease: Lease, *, is_new: bool) -> Ope
     recorded = opening_of(reader) if tail else None
     if recorded is not None:
         check_opened(opening, recorded, writer.summary)
-    drafts = [] if recorded else [_opened_draft(opening)]
     body = {
         "owner": lease.owner,
         "code": opening.code,
         "accept_change": opening.accept_change,
         "restored": {},
     }
-    begin = restorable(reader, writer.summary.reentry)
+    begin: Snapshot | None = restorable(reader, writer.summary.reentry)
+    drafts = [Draft("owned", body)] if recorded else [_opened_draft(opening), Draft("owned", body)]
     written: list[Entry] = []
-    writer.commit(Commit((*drafts, Draft("owned", body)), written.extend))
-    return Opened(lease, writer, reader, recorded or written[0], [*tail, *written], begin)
+    if recorded is not None and (target := due(writer.summary, recorded, opening.target)) is not None:
+        found = since(reader, writer.summary, tail)
+        drafts += [
+            _migrated(reader, writer.summary, recorded, target, found=found, riding=[(writer.head + 1, drafts[0])])
+        ]
+        begin = None
+    writer.commit(Commit(tuple(drafts), written.extend))
+    tail = written[-1:] if begin is None else [*tail, *written]  # a migrated state is where the code starts now
+    return Opened(lease, writer, reader, recorded or written[0], tail, begin, opening.target)
+
+
+def _migrated(
+    reader: Reader,
+    summary: Summary,
+    opening: Entry,
+    target: Target,
+    *,
+    found: Since,
+    riding: Sequence[tuple[int, Draft]] = (),
+) -> Draft:
+    """The record that brings the state to the version of the code. Raises `VersionError`, `MigrationError`."""
+    from perdure.session.replacing import moved
+
+    source = version_of(summary, opening)
+    move = moved(
+        reader.session, source, target, found, lambda: restorable(reader, summary.reentry).all(), riding=riding
+    )
+    faults.reach("migrate.before")
+    return move.draft
 
 
 def restorable(reader: Reader, reentry: int) -> Snapshot:
@@ -277,27 +306,32 @@ def _check_form(opening: Opening, summary: Summary) -> None:
         )
 
 
+def newest(opened: Opened) -> Since:
+    """The newest re-entry point, and what was recorded since, verified."""
+    summary, reader, writer, known = opened.writer.summary, opened.reader, opened.writer, opened.tail
+    opened.tail = []
+    if not known or known[-1].seq != writer.head:
+        known = reader.entries(after=summary.reentry - 1, upto=writer.head, chain=writer.chain)
+    return since(reader, summary, known)
+
+
 def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
-    """Where the code starts from its top now. The records since the re-entry point are verified."""
-    summary, reader = opened.writer.summary, opened.reader
-    known, begin = opened.tail, opened.snapshot
-    opened.tail, opened.snapshot = [], None
-    if not known or known[-1].seq != opened.writer.head:
-        end, chain = opened.writer.head, opened.writer.chain
-        known, begin = reader.entries(after=summary.reentry - 1, upto=end, chain=chain), None
-    tail = branch(known)
-    if not tail or tail[0].seq != summary.reentry or not is_reentry(tail[0]):
-        raise RestoreError(
-            f"{reader.session}: record {summary.reentry} is not a re-entry point; run: perdure verify {reader.session}"
-        )
-    later = [entry for entry in tail[1:] if not is_reentry(entry)]
-    if len(later) != len(tail) - 1:
-        raise RestoreError(
-            f"{reader.session}: the re-entry point beside the head is old; run: perdure verify {reader.session}"
-        )
+    """Where the code starts from its top now. The records since the re-entry point are verified.
+
+    A state of another version, gone back to, is migrated first. Raises `VersionError`, `MigrationError`.
+    """
+    summary, reader, begin = opened.writer.summary, opened.reader, opened.snapshot
+    opened.snapshot = None
+    if not opened.tail or opened.tail[-1].seq != opened.writer.head:
+        begin = None
+    found = newest(opened)
+    if (target := due(summary, opened.opening, opened.target)) is not None:
+        draft = _migrated(reader, summary, opened.opening, target, found=found)
+        opened.writer.commit(Commit((draft,), lambda _: None))
+        return start(opened, code=code, accept_change=accept_change)
     return Start(
-        reentry=tail[0],
-        tail=[*open_there(reader, tail[0]), *later],
+        reentry=found.reentry,
+        tail=found.tail,
         snapshot=begin or snapshot(reader, summary.reentry),
         head=opened.writer.head,
         epoch=opened.writer.epoch,
@@ -306,15 +340,6 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
         seam=seam_of(reader.bases),
         sent=opened.writer.sent,
     )
-
-
-def open_there(reader: Reader, reentry: Entry) -> list[Entry]:
-    """What was recorded before the re-entry point and can still be claimed after it, and what was recorded about it."""
-    open_there = set(reentry.body.get("open", ()))
-    if not open_there:
-        return []
-    before = branch(reader.entries(after=min(open_there) - 1, upto=reentry.seq - 1))
-    return [entry for entry in before if entry.seq in open_there or open_there.intersection(concerned(entry))]
 
 
 def result_of(reader: Reader, opening: Opening, summary: Summary) -> Any:

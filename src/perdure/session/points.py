@@ -22,7 +22,7 @@ from perdure.errors import (
 )
 from perdure.log import points
 from perdure.log.action import Action, Actions
-from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT, branch
+from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT, SNAPSHOTS, branch
 from perdure.log.marks import key_mark, name_mark
 from perdure.session import argument, failure
 from perdure.session import call as calls
@@ -97,7 +97,7 @@ class Core(Journal):
         """The state at the re-entry point, nothing claimed yet."""
         self.head, self.epoch, self.left, self._seam = start.head, start.epoch, start.left, start.seam
         self.ledger = Ledger(start.reentry, start.tail)
-        self.same_code, self.parent_point = start.same_code, start.reentry.seq if start.reentry.kind == "saved" else 0
+        self.same_code, self.parent_point = start.same_code, start.reentry.seq if start.reentry.kind in SNAPSHOTS else 0
         self.leaving, self.completing, self.happened, self._progressed = None, None, False, False
         self.flights = Flights()
         self._cut.clear()

@@ -30,7 +30,7 @@ def share(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease
     writer.is_shared = True
     recorded = opening_of(reader)
     check_opened(opening, recorded, writer.summary)
-    return Opened(lease, writer, reader, recorded, tail, restorable(reader, writer.summary.reentry))
+    return Opened(lease, writer, reader, recorded, tail, restorable(reader, writer.summary.reentry), opening.target)
 
 
 def _unheld(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease], None]) -> Lease:

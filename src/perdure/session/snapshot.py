@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError
 from perdure.log import dropped
+from perdure.log.branch import SNAPSHOTS
 from perdure.log.entry import opened
 from perdure.log.origin import seam_of
 from perdure.log.record import GENESIS, KINDS, is_stub, verified
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from perdure.log.origin import Base
     from perdure.log.record import Record
     from perdure.stores.contract import Store
-
-SNAPSHOTS = frozenset({"saved", "edited", "migrated"})
-"""The kinds of record that carry a delta."""
 
 DICTIONARIES_KEPT = 4
 """Each takes about a megabyte; the bodies of a log need them one after another."""

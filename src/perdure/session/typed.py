@@ -6,7 +6,7 @@ A TypedDict needs nothing; it is a dict at run time.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.errors import EntryError
 
@@ -41,6 +41,34 @@ def typed_state(cls: type | None, state: State) -> Typed | None:
     if cls is None or issubclass(cls, dict):
         return None
     return Typed(cls, state)
+
+
+def check_parts(cls: type | None, parts: dict[str, Any]) -> str:
+    """Why these parts cannot be the fields of a typed state; "" if they can."""
+    names = [] if cls is None else _names(cls)
+    if cls is None or not names:
+        return ""
+    strange = [name for name in parts if name not in names]
+    if strange and not _takes_more(cls):
+        return f"{cls.__qualname__} has no field {strange[0]!r}"
+    missing = sorted(getattr(cls, "__required_keys__", frozenset()) - parts.keys())
+    if missing:
+        return f"field {missing[0]!r} of {cls.__qualname__} is missing"
+    if issubclass(cls, dict):
+        return ""
+    try:
+        cls.model_validate(parts) if hasattr(cls, "model_validate") else cls(**parts)
+    except (TypeError, ValueError) as error:  # pydantic's own is a ValueError
+        return f"it is no {cls.__qualname__}: {error}"
+    return ""
+
+
+def _names(cls: type) -> list[str]:
+    return list(getattr(cls, "__annotations__", {})) if issubclass(cls, dict) else _field_names(cls)
+
+
+def _takes_more(cls: type) -> bool:
+    return getattr(cls, "model_config", {}).get("extra") == "allow"
 
 
 def _field_names(cls: type) -> list[str]:

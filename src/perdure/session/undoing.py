@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
-from perdure.log.branch import is_reentry
+from perdure.log.branch import SNAPSHOTS, is_reentry
 from perdure.session import call as calls
 from perdure.session.call import Options
 from perdure.session.children import CANCEL
@@ -17,7 +17,7 @@ from perdure.session.request import Draft
 from perdure.session.shared import UNSHARE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from perdure.log.action import Action
     from perdure.log.entry import Entry
@@ -61,7 +61,7 @@ def rolled_back(
     reentry = next(e for e in reversed(tip) if is_reentry(e) and e.seq <= target.seq)
     body = {
         "to": target.seq,
-        "parent": target.seq if target.kind == "saved" else 0,
+        "parent": target.seq if target.kind in SNAPSHOTS else 0,
         "reentry": reentry.seq,
         "reason": reason,
         "by": by,
@@ -70,4 +70,11 @@ def rolled_back(
         "standing": standing,
         "branch": name,
     }
-    return Draft("rolled_back", body)
+    there, here = _version(e for e in tip if e.seq <= target.seq), _version(tip)
+    return Draft("rolled_back", body if there == here else body | {"version": there})
+
+
+def _version(tip: Iterable[Entry]) -> str | None:
+    """What the state was last migrated to; None if it is of the version that the session was opened with."""
+    found = [entry["to"] for entry in tip if entry.kind == "migrated"]
+    return found[-1] if found else None

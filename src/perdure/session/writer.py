@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from perdure import clock, faults, values
 from perdure.errors import ConflictError, FencedError, HeldError, StoreFailedError
 from perdure.log import readable
+from perdure.log.branch import SNAPSHOTS
 from perdure.log.entry import Entry, link
 from perdure.stores.contract import Batch, Point
 
@@ -206,7 +207,7 @@ class Writer:
 
 def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:
     """The rows of the index of snapshots that these entries make."""
-    return tuple(Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us) for e in entries if e.kind == "saved")
+    return tuple(Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us) for e in entries if e.kind in SNAPSHOTS)
 
 
 def keyframes_of(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
+from perdure.log import points
 from perdure.log.action import Actions
 from perdure.session import call as calls
 
@@ -58,6 +59,8 @@ def _changes(entry: Entry) -> str:
 
 _TOLD: Final[dict[str, Callable[[Entry], str]]] = {
     "saved": lambda e: " ".join(filter(None, [f"from {e['parent']}", e["name"], _changes(e)])),
+    "migrated": lambda e: f"{points.reason_of(e)}, {_changes(e)}",
+    "edited": lambda e: f"{points.reason_of(e)}, {_changes(e)}",
     "status": lambda e: f"{e['status']} {e['reason']}".strip(),
     "value": lambda e: f"{e['kind']} {values.describe(values.decode(e['value']))}",
     "rolled_back": lambda e: f"to {e['to']}: {e['reason']}",

@@ -1,0 +1,122 @@
+"""Putting another state in the place of the one at the re-entry point: a migration does it, or a person.
+
+That is a record of its own, at which a branch begins; what was recorded since the re-entry point before, and can still
+be claimed, is claimed after it. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from perdure import values
+from perdure.errors import MigrationError, StorableError, VersionError
+from perdure.log.branch import REENTRY, RESTORE_POINT
+from perdure.log.readable import json_of
+from perdure.session import migration, schema
+from perdure.session.request import Draft
+from perdure.session.typed import check_parts
+from perdure.state.foreign import differences
+
+if TYPE_CHECKING:
+    from perdure.log.entry import Body
+    from perdure.session.migration import State, Step
+    from perdure.session.reentry import Since
+    from perdure.session.version import Check, Target
+
+
+def replacing(
+    kind: str,
+    found: Since,
+    states: tuple[dict[str, Any], dict[str, Any]],
+    *,
+    riding: Iterable[tuple[int, Draft]],
+    own: Body,
+) -> Draft:
+    """The record that puts the second of the states in the place of the first, which is that at the re-entry point.
+
+    `riding` are the records, by number, that are written just before it; `own` the fields of its kind. Raises
+    `UnstorableError`, `LimitError`.
+    """
+    old, new = states
+    body = {
+        "parent": found.point,
+        "delta": values.encode(differences(old, new)),
+        "flags": REENTRY | RESTORE_POINT,
+        "name": None,
+        "open": [e.seq for e in found.tail if _can_be_claimed(e.kind, e.body)]
+        + [seq for seq, draft in riding if _can_be_claimed(draft.kind, draft.body)],
+    }
+    return Draft(kind, {**own, **body})
+
+
+def _can_be_claimed(kind: str, body: Body) -> bool:
+    """Whether the code may come to it again, or it holds for the code from here on."""
+    match kind:
+        case "action_started":
+            return body["of"] is None
+        case "received":
+            return bool(body["what"] == "message")
+        case "owned":
+            return bool(body["accept_change"])
+        case _:
+            return kind in ("value", "asked", "rolled_back")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a migration makes of a state: the draft of its record, the steps that were taken, the state before it."""
+
+    source: str
+    draft: Draft
+    steps: tuple[Step, ...]
+    before: State = field(repr=False)
+
+
+def moved(
+    session: str,
+    source: str,
+    target: Target,
+    found: Since,
+    load: Callable[[], State],
+    *,
+    riding: Iterable[tuple[int, Draft]] = (),
+) -> Move:
+    """The state at the re-entry point, brought to the version of the code. `load` gives a fresh copy of it, each time.
+
+    Raises `VersionError` when there is no way, `MigrationError` when a step fails or what it gives is no valid state.
+    """
+    before, state = load(), load()
+    try:
+        # Before anything was saved there is no state that could be of an older version.
+        steps = migration.path(source, target.version, agent=target.agent) if found.point else []
+        state = migration.taken(state, steps)
+        if steps:
+            _check(state, target)
+        own = {"from": source, "to": target.version, "steps": [[s.source, s.target, s.name] for s in steps]}
+        draft = replacing("migrated", found, (before, state), riding=riding, own={**own, "reason": None})
+    except StorableError as error:
+        raise MigrationError(f"{session}: {error}. Nothing was written") from error
+    except VersionError as error:
+        raise type(error)(f"{session}: {error}. Nothing was written") from error.__cause__
+    return Move(source, draft, tuple(steps), before)
+
+
+def _check(state: State, target: Target) -> None:
+    """Raises `MigrationError` unless it is what the code expects."""
+    fault = check_parts(target.state, state) or _fault(target.validate, state)
+    if fault:
+        raise MigrationError(f"after the steps the state is not one of version {target.version}: {fault}")
+
+
+def _fault(check: Check | None, state: State) -> str:
+    if check is None:
+        return ""
+    if isinstance(check, Mapping):
+        return schema.fault(dict(check), json_of(state))
+    try:
+        said = check(state)
+    except Exception as error:
+        raise MigrationError(f"the state was refused: {type(error).__name__}: {error}") from error
+    return f"{migration.name_of(check)} says so" if said is False else ""
