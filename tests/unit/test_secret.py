@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure import values
 from perdure.errors import DamageError, SecretMissingError, UnstorableError
-from perdure.values.secret import known
+from perdure.values.tokens import known
 
 CANARY = "canary-7f3d9a51c2"
 NAME = "PERDURE_TEST_CANARY"

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 VARIABLE: Final = "PERDURE_STORE"
 PROTOCOL: Final = "PERDURE_PROTOCOL"
 WITNESS: Final = "PERDURE_WITNESS"
+SECRETS: Final = "PERDURE_SECRETS"
+"""What is done about a secret on its way into the store: refuse, mask or allow."""
+
 DEFAULT: Final = "perdure.db"
 
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
@@ -43,7 +46,12 @@ class Place:
             raise StoreUrlError(
                 f"there is no store at {path}; `perdure run` makes it, --store or {VARIABLE} names another"
             )
-        return perdure.open(self.url, protocol=os.environ.get(PROTOCOL) or values.DEFAULT, witness=self.witness)
+        return perdure.open(
+            self.url,
+            protocol=os.environ.get(PROTOCOL) or values.DEFAULT,
+            witness=self.witness,
+            secrets=os.environ.get(SECRETS) or None,
+        )
 
     def command(self, *words: str | int) -> str:
         """A command of perdure on this store, ready to be pasted into a shell."""

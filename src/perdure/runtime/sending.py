@@ -71,7 +71,8 @@ def decision(store: AgentStore, session: str, sent: Sent) -> None:
 
 
 def _send(store: AgentStore, session: str, sent: Sent) -> bool:
-    content = items.content_of(sent, session=session, codec=store.backend.protocol)
+    allowed = items.screened(sent, store.backend.guard)
+    content = items.content_of(allowed, session=session, codec=store.backend.protocol)
     is_new = store.backend.send(session, content, mark=items.mark_of(sent)) is not None
     faults.reach("send.after")
     return is_new

@@ -36,6 +36,7 @@ from perdure.session.snapshot import Reader, snapshot
 from perdure.session.table import Table
 from perdure.stores import open_store
 from perdure.stores.ids import check_session_id
+from perdure.values import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -251,7 +252,7 @@ class AgentStore(Running, Branching, Keeping, Moving):
             )
         if action.known and how != "abandoned" and action.known.how not in ("unstorable", "error"):
             raise UndecidedError(f"{session}: {_doubt(actions, seq)} is not in doubt: {action.known.how}")
-        decided = settling.decision(how, result=result, why=why)
+        decided = settling.decision(how, result=result, why=why, guard=self.backend.guard)
         try:
             self._write(session, settling.settlement(actions, seq, decided, by=by))
         except HeldError:
@@ -407,6 +408,7 @@ def open_agent_store(
     lease_s: float = limits.LEASE_S,
     protocol: str = values.DEFAULT,
     witness: Given | None = None,
+    secrets: str | None = None,
     **options: Any,
 ) -> AgentStore:
     """Opens the store at this URL, making it if it is not there: `agents.db`, `sqlite:///path`, `memory:`.
@@ -414,15 +416,19 @@ def open_agent_store(
     `lease_s` is how long an owner that has stopped moving keeps its sessions. `protocol` is how what is written from
     now on is encoded (`docs/protocols.md`); what is there is read whatever it was. `witness` is told outside of the
     store what is written, and asked before anything is read (`docs/protection.md`): the path of a file, an object with
-    `tell` and `told`, or a function to tell. Raises `StoreUrlError`, `FormatNewerError`, `StoreFailedError`,
-    `ProtocolError`, `WitnessFailedError`.
+    `tell` and `told`, or a function to tell. `secrets` is what is done about what looks like a secret on its way in
+    (`docs/secrets.md`): `refuse` (without it), `mask` or `allow`. Raises `StoreUrlError`, `FormatNewerError`,
+    `StoreFailedError`, `ProtocolError`, `WitnessFailedError`.
     """
     values.check_protocol(protocol)
     if protocol == values.PICKLE and options.get("keys") is None:
         raise ProtocolError(f"{url}: pickle is only for a store with keys, which prove that its bytes are one's own")
+    guard = None if secrets is None else Guard(secrets)
     backend = open_store(url, **options)
     store = AgentStore(backend if witness is None else _witnessed(backend, witness), lease_s=lease_s)
     store.backend.protocol = protocol
+    if guard is not None:
+        store.backend.guard = guard
     return store
 
 

@@ -82,6 +82,16 @@ def _reference(value: Any, held: Digests | None, *, of: int) -> dict[str, Any] |
     return {"part": name, "of": of, "since": since if type(value) is list and len(value) > kept else None}
 
 
+def screened(name: str, recorded: Any, guard: values.Guard, *, of: str) -> Any:
+    """A recorded argument as it may be stored: without secrets. Raises `SecretFoundError`."""
+    at = f"argument {name} of {of}"
+    if isinstance(recorded, bytes):
+        return guard.passed(recorded, at=at, name=name).data
+    if recorded.get("since"):
+        guard.passed(recorded["since"], at=at)  # what comes after it is saved is masked there, or refused
+    return recorded
+
+
 def same(recorded: Any, live: Any) -> bool:
     """Whether two recorded arguments were the same, however each was recorded."""
     if recorded == live:

@@ -67,6 +67,28 @@ def cut_short_us(outcome: Outcome) -> int | None:
     return outcome.value.get("took_us") if outcome.how == "error" else None
 
 
+def screened(call: Call, ended: Ended, guard: values.Guard) -> Ended:
+    """The same end without secrets in it, as it is recorded and as the code gets it: what has happened is kept."""
+    outcome = ended.outcome
+    if not guard.looks:
+        return ended
+    if outcome.how == "result":
+        passed = guard.kept(outcome.value, at=f"result of {call.name}")
+        return replace(ended, outcome=replace(outcome, value=passed.data)) if passed.paths else ended
+    told = guard.body("action_finished", {"value": outcome.value})["value"]
+    if told is outcome.value:
+        return ended
+    return Ended(replace(outcome, value=told), _without(told, ended.error, call), cut_short=ended.cut_short)
+
+
+def _without(told: dict[str, Any], error: BaseException | None, call: Call) -> BaseException | None:
+    """The error as a replay will give it; its own class is not tried where it is not one that may be rebuilt."""
+    if not isinstance(error, Exception):
+        return error
+    home = getattr(call.fn, "__module__", "") or ""
+    return failure.rebuilt(told, home=home).with_traceback(error.__traceback__)
+
+
 def _result(call: Call, result: Any) -> Outcome:
     try:
         return Outcome("result", values.encode(result, at=f"result of {call.name}"))

@@ -232,6 +232,19 @@ def shown(named: dict[str, Any], held: Digests | None = None, *, of: int = 0, wh
     return {name: argument.recorded(value, held, of=of, whole=whole) for name, value in named.items()}
 
 
+def screened(call: Call, shown: dict[str, Any], guard: values.Guard, *, whole: bool) -> dict[str, Any]:
+    """The arguments as they may be recorded; the function gets them as they are.
+
+    Raises `SecretFoundError`, nothing having happened; also where they must be had again as they were (`whole`).
+    """
+    if not guard.looks:
+        return shown
+    if call.key is not None:
+        values.REFUSE.passed(call.key, at=f"key of {call.name}")
+    chosen = values.REFUSE if whole else guard
+    return {name: argument.screened(name, each, chosen, of=call.name) for name, each in shown.items()}
+
+
 def call_text(name: str, args: dict[str, Any]) -> str:
     """A recorded or live call as a person would write it: `pay(amount=3)`."""
     return f"{name}({', '.join(f'{key}={argument.text(value)}' for key, value in args.items())})"

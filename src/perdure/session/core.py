@@ -26,7 +26,7 @@ from perdure.log.branch import branch
 from perdure.log.marks import key_mark
 from perdure.session import call as calls
 from perdure.session import failure
-from perdure.session.attempt import cut_short_us
+from perdure.session.attempt import cut_short_us, screened
 from perdure.session.backoff import backoff_s
 from perdure.session.call import Call
 from perdure.session.children import Starts
@@ -71,8 +71,15 @@ class Journal(Doubts):
     state_at: int
     """The snapshot of which the shadow has the state; 0 for none that is recorded."""
 
-    def __init__(self, *, form: str, nonce: bytes, undos: Mapping[str, Callable[..., Any]]) -> None:
-        super().__init__(form=form)
+    def __init__(
+        self,
+        *,
+        form: str,
+        nonce: bytes,
+        undos: Mapping[str, Callable[..., Any]],
+        guard: values.Guard = values.ALLOW,
+    ) -> None:
+        super().__init__(form=form, guard=guard)
         self.nonce, self.undos = nonce, undos
         self.people, self.children, self.streams = People(self), Starts(self), Streams(self)
         self._asked: dict[int, int] = {}
@@ -332,15 +339,12 @@ class Journal(Doubts):
 
     def _first_start(self, call: Call) -> Steps:
         key = yield from self._idempotency_key(call, self.head + len(self._put_off) + 1)
+        whole = call.options.undo not in (None, *OWN_UNDOS) or call.undoes is not None
+        shown = calls.shown(call.named, self.digests, of=self.state_at, whole=whole)
         return Action(
             seq=0,
             name=call.name,
-            args=calls.shown(
-                call.named,
-                self.digests,
-                of=self.state_at,
-                whole=call.options.undo not in (None, *OWN_UNDOS) or call.undoes is not None,
-            ),
+            args=calls.screened(call, shown, self.guard, whole=whole),
             fingerprint=call.fingerprint,
             key=call.key,
             effect=call.effect,
@@ -357,6 +361,7 @@ class Journal(Doubts):
         ended: Ended
         duration_us: int
         ended, duration_us = yield Attempt(call, action, (*self.stack, action.seq))
+        ended = screened(call, ended, self.guard)
         yield from self.take_down(call, action, ended, duration_us=duration_us)
         if ended.error is None and calls.changed(call, self.digests):
             raise ArgumentsChangedError(

@@ -17,8 +17,8 @@ from perdure.session.request import AwaitTime, Draft, Steps, Verify
 class Doubts(Ground):
     """The doubts of an open session."""
 
-    def __init__(self, *, form: str) -> None:
-        super().__init__(form=form)
+    def __init__(self, *, form: str, guard: values.Guard = values.ALLOW) -> None:
+        super().__init__(form=form, guard=guard)
         self._undoing: tuple[bytes, ...] = ()
 
     def decide(self, call: Call, action: Action, known: Outcome | None) -> Steps:
@@ -48,7 +48,8 @@ class Doubts(Ground):
         yield from self._await_deadline(action)
         said = (yield Verify(call, action)) if call and call.options.verify else None
         if isinstance(said, Done):
-            outcome = Outcome("result", values.encode(said.result, at=f"result of verify for {action.name}"))
+            at = f"result of verify for {action.name}"
+            outcome = Outcome("result", self.guard.kept(values.encode(said.result, at=at), at=at).data)
         elif isinstance(said, NotDone):
             outcome = Outcome("not done")
         else:

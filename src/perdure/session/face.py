@@ -101,7 +101,9 @@ class Face:
             undos=ChainMap({CANCEL: self.children.cancel, UNSHARE: self._unshare}, undos),
             append_only=declared.append_only,
             strict=declared.strict,
+            guard=opened.reader.store.guard,
         )
+        self._core.on_masked = self._replaced
         self._pid, self._lock = os.getpid(), threading.RLock()
         self._closed = False
         self._keyframer = Keyframer(opened)
@@ -234,6 +236,10 @@ class Face:
         if self._typed is not None:
             self._typed.sync()
 
+    def _replaced(self, parts: dict[str, Any]) -> None:
+        if self._typed is not None:
+            self._typed.replace(parts)
+
     @staticmethod
     def _options(fn: Callable[..., Any], changes: dict[str, Any]) -> Options:
         """How `fn` is declared, with these options on top."""
@@ -271,7 +277,7 @@ class Face:
         self._sync_typed()
         if self._core.completing is not None:
             result, completed = self._core.completing[0], True
-        encoded = values.encode(result, at="result") if completed else None
+        encoded = self._core.guard.passed(values.encode(result, at="result"), at="result").data if completed else None
         drafts = [status("completed", result=encoded)] if completed else []
         if self._core.form == "handle" and not self._is_idle():
             drafts = [status("idle")]

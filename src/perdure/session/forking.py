@@ -7,7 +7,7 @@ does not ask: opening the fork finds out.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from perdure import clock, faults
@@ -72,7 +72,9 @@ def fork(
     known = summary_of(head, source) if seq == head.seq else Summary().untold()
     opening = opening_of(reader, upto=seq)
     body = _body(opening.body, {"session": source, "seq": seq, "reason": reason, "by": by}) | (own or {})
-    entry = Entry(seq + 1, record.epoch + 1, "opened", clock.now_us(), body)
+    store.guard.named(session, at="the session's id")
+    entry = Entry(seq + 1, record.epoch + 1, "opened", clock.now_us(), store.guard.body("opened", body))
+    drafts = [replace(draft, body=store.guard.body(draft.kind, draft.body)) for draft in drafts]
     first = [entry, *_keyframes(reader, seq, head=head.seq, first=entry)]
     batch = _batch(session, record.chain, known, first, drafts, reader=reader)
     base = Base(writer_of(seq, session=source, bases=head.bases), seq)

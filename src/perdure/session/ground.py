@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perdure import values
 from perdure.errors import DivergedError, RefusedError, Stopped, StoppedError, Suspended, SuspendedError
 from perdure.session import inside
 from perdure.session.attempt import divergence
@@ -29,8 +30,8 @@ class Ground:
 
     ledger: Ledger
 
-    def __init__(self, *, form: str) -> None:
-        self.form = form
+    def __init__(self, *, form: str, guard: values.Guard = values.ALLOW) -> None:
+        self.form, self.guard = form, guard
         self.left = False
         """Whether any branch was ever left: only then can effects stand on another branch."""
         self.happened = False

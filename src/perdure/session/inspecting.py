@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from perdure import values
 from perdure.log.branch import INSPECTION
 from perdure.session.request import Draft, StateAt, Steps
+from perdure.values.detect import search_delta
 from perdure.values.path import key_step
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def inspection(core: Core, *, reason: str | None, failed: bool = False) -> Steps
         return []
     if not delta:
         return []
-    body = _body(core.parent_point, delta, reason=reason)
+    found = search_delta(delta) if core.guard.looks else None
+    body = _body(core.parent_point, delta if found is None else found.data, reason=reason)
     told = {"absent": [[mark.path, mark.type, mark.why] for mark in absent]} if failed or absent else {}
     return [Draft("saved", body | told)]
 

@@ -6,7 +6,7 @@ It must not know who sends it nor when it is taken.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,6 +48,14 @@ class Sent:
     key: str | None = None
     asked: int = 0
     number: int = 0
+
+
+def screened(sent: Sent, guard: values.Guard) -> Sent:
+    """As it may be sent: without secrets. Raises `SecretFoundError`."""
+    if sent.key is not None and sent.what == MESSAGE:
+        guard.named(sent.key, at="key of the message")
+    value = guard.passed(sent.value, at=sent.what).data if sent.what != SETTLE else sent.value
+    return replace(sent, value=value, by=guard.text(sent.by, at="by"))
 
 
 def content_of(sent: Sent, *, session: str, codec: str = values.DEFAULT) -> bytes:

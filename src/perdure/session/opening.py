@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from perdure import faults, limits, values
@@ -28,6 +28,7 @@ from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.session.survey import beyond
 from perdure.session.version import Target, due, version_of
 from perdure.session.writer import Writer
+from perdure.values import detect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,11 +157,24 @@ def _taken_up(store: Store, session: str, *, epoch: int | None) -> tuple[Writer,
     return Writer(store, session, epoch=mine, head=head.seq, chain=head.chain, summary=summary), reader, tail
 
 
+def screened(opening: Opening, guard: values.Guard) -> Opening:
+    """The opening as it may be recorded. Raises `SecretFoundError`."""
+    if not guard.looks:
+        return opening
+    guard.named(opening.session, at="the session's id")
+    labels = {name: guard.text(text, at=f"label {name}") for name, text in opening.labels.items()}
+    if opening.input is NO_INPUT:
+        return replace(opening, labels=labels)
+    given = guard.passed(values.encode(opening.input, at="input"), at="input")
+    return replace(opening, labels=labels, input=values.decode(given.data) if given.paths else opening.input)
+
+
 def hold(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease], None]) -> Opened:
     """Takes the session, making it if it is new, and records the new owner. Durable on return.
 
-    If that fails, `let_go` gives it back.
+    If that fails, `let_go` gives it back. Raises `SecretFoundError`.
     """
+    opening = screened(opening, store.guard)
     lease, is_new = _lease(store, opening, owner)
     try:
         return _owned(store, opening, lease, is_new=is_new)
@@ -268,7 +282,10 @@ def _opened_draft(opening: Opening) -> Draft:
 
 
 def _check_input(opening: Opening, recorded: Entry) -> None:
-    if opening.input is NO_INPUT or values.encode(opening.input, at="input") == recorded["input"]:
+    if opening.input is NO_INPUT:
+        return
+    given = values.encode(opening.input, at="input")
+    if recorded["input"] in (given, detect.masked(given)):
         return
     was = values.describe(values.decode(recorded["input"]))
     raise InputDiffersError(

@@ -37,8 +37,10 @@ from perdure.session.request import AwaitFlights, Draft, StateAt, Steps
 from perdure.session.status import status
 from perdure.session.undoing import OWN_UNDOS, own_undo, rolled_back
 from perdure.state.digest import Digests
+from perdure.state.masking import mask_state
 from perdure.state.shadow import Shadow
 from perdure.state.survey import shown
+from perdure.values.detect import search_delta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -84,8 +86,12 @@ class Core(Journal):
         undos: Mapping[str, Callable[..., Any]],
         append_only: Collection[str] = (),
         strict: bool = False,
+        guard: values.Guard = values.ALLOW,
     ) -> None:
-        super().__init__(form=form, nonce=nonce, undos=undos)
+        super().__init__(form=form, nonce=nonce, undos=undos, guard=guard)
+        self.on_masked: Callable[[dict[str, Any]], None] = lambda _parts: None
+        """Told of the parts that had to be replaced by others, without the secrets in them."""
+        self._masked: list[str] = []
         self.completing: tuple[Any] | None = None
         self.on_point: Callable[[int, bytes], None] = lambda _seq, _delta: None
         """Told of each snapshot that the code makes or meets again: its number and its delta."""
@@ -161,12 +167,26 @@ class Core(Journal):
             )
 
     def _changes(self, *, full: bool = False) -> Changes:
-        changes = self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
+        changes = self._compared(full=full)
         for one, other in changes.aliases:
             _log.warning(
                 "%s and %s are one object; a state is a tree, and they come back as two", shown(one), shown(other)
             )
         return changes
+
+    def _compared(self, *, full: bool) -> Changes:
+        """What changed, without secrets in it. Raises `SecretFoundError`."""
+        changes = self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
+        found = search_delta(changes.data) if self.guard.looks and changes else None
+        if found is None:
+            return changes
+        self.guard.meets(found.paths)
+        self._masked += found.paths
+        replaced = mask_state(self.state.touched())
+        for name, value in replaced.items():
+            self.state[name] = value
+        self.on_masked(replaced)
+        return self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
 
     def _write_point(
         self, changes: Changes, flags: int, *drafts: Draft, name: str | None = None, reason: str | None = None
@@ -190,8 +210,13 @@ class Core(Journal):
                 self.ledger.reenter(point, keep=open_there)
 
         marks = () if name is None else (name_mark(name),)
-        yield from self.commit(Draft("saved", body, marks), *drafts, then=written)
+        yield from self.commit(*self._told(), Draft("saved", body, marks), *drafts, then=written)
         return self.parent_point
+
+    def _told(self) -> list[Draft]:
+        """The note about what was masked in the state."""
+        paths, self._masked = self._masked, []
+        return [Draft("note", {"topic": "masked", "paths": paths})] if paths else []
 
     def inspected(self, asked: Sent) -> Steps:
         """A snapshot beside the points that the code makes: nothing goes on from it, and a replay passes it by."""
@@ -283,7 +308,7 @@ class Core(Journal):
     def complete(self, result: Any) -> None:
         """Takes effect with this step's state, at its return."""
         self.refuse_inside("complete")
-        values.encode(result, at="result")
+        self.guard.passed(values.encode(result, at="result"), at="result")
         self.completing = (result,)
 
     # --- rolling back -------------------------------------------------------------------------------------------------

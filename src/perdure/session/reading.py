@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class Reading:
     """The chunks of one stream, those that were read and those that the code has."""
 
-    def __init__(self, name: str, combine: Callable[[list[Any]], Any] | None) -> None:
-        self._name, self._combine = name, combine
+    def __init__(
+        self, name: str, combine: Callable[[list[Any]], Any] | None, guard: values.Guard = values.ALLOW
+    ) -> None:
+        self._name, self._combine, self._guard = name, combine, guard
         self._chunks: list[bytes] = []
         self._bytes = 0
         self.handed = 0
@@ -39,7 +41,7 @@ class Reading:
     def take(self, chunk: Any) -> None:
         """One more chunk. Raises `UnstorableError`, and `LimitError` when the stream gives too much."""
         at = f"chunk {len(self._chunks)} of {self._name}"
-        data = values.encode(chunk, at=at)
+        data = self._guard.kept(values.encode(chunk, at=at), at=at).data
         if self._bytes + len(data) > limits.STREAM_BYTES_MAX:
             raise LimitError(f"{at}: with it the stream is longer than {limits.STREAM_BYTES_MAX} bytes")
         self._bytes += len(data)

@@ -26,10 +26,13 @@ TOLD: Final = {"done": "result", "not-done": "not done", "abandoned": "abandoned
 _log = logging.getLogger("perdure.inbox")
 
 
-def decision(how: str, *, result: Any, why: str) -> dict[str, Any]:
-    """What a person says: it is done with this result, not done, or abandoned. Raises `UnstorableError`."""
-    value = values.encode(result, at="result") if how == "done" else None
-    return {"how": TOLD[how], "value": value, "why": why}
+def decision(how: str, *, result: Any, why: str, guard: values.Guard = values.ALLOW) -> dict[str, Any]:
+    """What a person says: it is done with this result, not done, or abandoned.
+
+    Raises `UnstorableError`, `SecretFoundError`.
+    """
+    value = guard.passed(values.encode(result, at="result"), at="result").data if how == "done" else None
+    return {"how": TOLD[how], "value": value, "why": guard.text(why, at="why")}
 
 
 def settlement(actions: Actions, seq: int, decided: dict[str, Any], *, by: str) -> Draft:

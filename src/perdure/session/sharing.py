@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure.errors import SessionUnknownError
 from perdure.session.lease import acquire
-from perdure.session.opening import Opened, check_opened, hold, opening_of, restorable, take_up
+from perdure.session.opening import Opened, check_opened, hold, opening_of, restorable, screened, take_up
 from perdure.session.request import Commit
 from perdure.session.status import status
 
@@ -25,6 +25,7 @@ def share(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease
 
     That is while somebody has its lease; an owner that is gone, or has stopped moving, has it no more.
     """
+    opening = screened(opening, store.guard)
     lease = _unheld(store, opening, owner=owner, let_go=let_go)
     writer, reader, tail = take_up(store, opening.session, epoch=None)
     writer.is_shared = True

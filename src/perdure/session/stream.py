@@ -43,7 +43,7 @@ class Begun:
         self._name = options.name or calls.name_of(fn)
         self.stack = self._core.stack
         """The actions that the code which reads it is inside of."""
-        self.reading = Reading(self._name, options.combine)
+        self.reading = Reading(self._name, options.combine, self._core.guard)
         self.call: Call
         self.action: Action | None = None
         self._trying: Trying | None = None

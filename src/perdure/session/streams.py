@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.errors import DivergedError, Suspended
+from perdure.session.attempt import screened
 from perdure.session.request import AwaitCut, Steps
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Streams:
     def end(self, call: Call, action: Action, ended: Ended, *, duration_us: int) -> Steps:
         """Records how an attempt ended. The next one, after a wait, if its retries have one; else None."""
         journal, again = self._journal, False
+        ended = screened(call, ended, journal.guard)
         try:
             yield from journal.take_down(call, action, ended, duration_us=duration_us)
             again = not ended.outcome.final

@@ -35,6 +35,11 @@ class Typed:
             if name not in self._state or self._state[name] is not value:
                 self._state[name] = value
 
+    def replace(self, parts: dict[str, Any]) -> None:
+        """These parts are others now; so are the object's fields."""
+        for name, value in parts.items():
+            object.__setattr__(self.object, name, value)
+
 
 def typed_state(cls: type | None, state: State) -> Typed | None:
     """The typed state over these parts; None for a plain one. Raises `EntryError` for a class that cannot be one."""

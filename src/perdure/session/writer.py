@@ -169,7 +169,7 @@ class Writer:
         records: list[Record] = []
         chain, summary, now, codec = self.chain, self.summary, clock.now_us(), self.store.protocol
         for seq, draft in enumerate(drafts, self.head + 1):
-            entry = Entry(seq, self.epoch, draft.kind, now, draft.body)
+            entry = Entry(seq, self.epoch, draft.kind, now, self.store.guard.body(draft.kind, draft.body))
             dictionary = None if draft.kind in UNLIKE_THE_STATE else self.dictionary()
             record = link(
                 chain,

@@ -16,6 +16,7 @@ from typing import ClassVar, Final, Self
 
 from perdure.errors import FencedError, PerdureError, SessionError
 from perdure.log import KINDS, Base, Record
+from perdure.values import REFUSE, Guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,9 @@ class Store(ABC):
 
     protocol: str = "msgpack"
     """In which who writes to it encodes. The store itself never looks at it."""
+
+    guard: Guard = REFUSE
+    """What is done about a secret on its way in. One that seals all it keeps lets it through."""
 
     readable: ClassVar[bool] = False
     """Whether people read what it keeps with tools of their own, so that batches come with `views`."""

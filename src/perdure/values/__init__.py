@@ -12,6 +12,7 @@ from perdure.values.codecs import check as check_protocol
 from perdure.values.describe import describe
 from perdure.values.exact import CONTAINERS, IMMUTABLE, is_immutable, same
 from perdure.values.frame import Dictionary, address, named, seal, unseal
+from perdure.values.guard import ALLOW, MASK, REFUSE, Guard
 from perdure.values.messagepack import packed
 from perdure.values.opaque import Opaque
 from perdure.values.registry import allow, is_allowed, storable
@@ -19,14 +20,18 @@ from perdure.values.secret import Secret
 from perdure.values.wire import unpack_tree as tree_of
 
 __all__ = [
+    "ALLOW",
     "CONTAINERS",
     "DEFAULT",
     "IMMUTABLE",
+    "MASK",
     "PICKLE",
     "PROTOCOLS",
     "AbsentValue",
+    "REFUSE",
     "Blobs",
     "Dictionary",
+    "Guard",
     "Opaque",
     "Secret",
     "address",

@@ -6,6 +6,7 @@ A `Refusal` says why a value cannot be stored; on its way up each level adds the
 from __future__ import annotations
 
 from perdure.errors import LimitError, StorableError, UnstorableError
+from perdure.values import tokens
 from perdure.values.describe import describe
 
 
@@ -25,6 +26,8 @@ class Refusal(Exception):  # noqa: N818  (becomes an error of perdure at the roo
 
 def key_step(key: object) -> str:
     """The step to the value under `key`: `.tool`, `["two words"]`, `[3]`."""
-    if type(key) is str and key.isidentifier():
-        return f".{key}"
+    if type(key) is str:
+        key = tokens.masked(key)
+        if key.isidentifier():
+            return f".{key}"
     return f"[{describe(key)}]"

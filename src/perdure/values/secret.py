@@ -15,34 +15,13 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from perdure.errors import DamageError, SecretMissingError
 from perdure.values.path import Refusal
+from perdure.values.tokens import remember
 
 PREFIX: Final = "secret://"
 
 _REFERENCE: Final = re.compile(r"secret://([a-z][a-z0-9_-]{0,31})/(.{1,500})")
 
-KNOWN_CHARS_MIN: Final = 8
-"""A shorter value is not looked for: it would be found in words that have nothing to do with it."""
-
-KNOWN_COUNT_MAX: Final = 256
-"""So many revealed values are remembered, the newest."""
-
 Fetch = Callable[[str], "str | None"]
-
-_known: dict[str, None] = {}
-
-
-def known() -> tuple[str, ...]:
-    """What was revealed in this process, or given to it as the value of a Secret."""
-    return tuple(_known)
-
-
-def remember(value: str) -> None:
-    """From now on this value is recognised wherever it turns up."""
-    if len(value) < KNOWN_CHARS_MIN or value in _known:
-        return
-    _known[value] = None
-    for old in tuple(_known)[:-KNOWN_COUNT_MAX]:
-        _known.pop(old, None)
 
 
 def _environment(name: str) -> str | None:
