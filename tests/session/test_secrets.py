@@ -278,3 +278,14 @@ def test_a_secret_goes_through_state_arguments_results_and_input_as_its_referenc
 def final(s: perdure.Session) -> Any:
     s.state["key"] = s.input
     return s.state["key"]
+
+
+def test_the_snapshot_that_tells_of_an_error_holds_no_secret(url: str, clean: None) -> None:
+    def agent(s: perdure.Session) -> None:
+        s.state["config"] = {"api_key": TOKEN, "model": "m"}
+        s.save()
+
+    with opened(url) as store:
+        outcome = store.run(agent, "a")
+        assert isinstance(outcome.error, SecretFoundError)
+        assert TOKEN not in str(outcome)
