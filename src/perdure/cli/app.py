@@ -12,6 +12,7 @@ import perdure
 from perdure.cli import (
     branching,
     checking,
+    converting,
     deciding,
     driving,
     failing,
@@ -72,6 +73,7 @@ app.command(rich_help_panel=TELL)(telling.cancel)
 app.command(rich_help_panel=MOVE)(moving.export)
 app.command("import", rich_help_panel=MOVE)(moving.import_)
 app.command(rich_help_panel=MOVE)(moving.copy)
+app.command(rich_help_panel=MOVE)(converting.convert)
 app.command(rich_help_panel=KEEP)(keeping.gc)
 app.command(rich_help_panel=KEEP)(keeping.erase)
 app.command(rich_help_panel=KEEP)(keeping.doctor)

@@ -32,20 +32,27 @@ def export(
     ndjson: Annotated[
         bool, typer.Option("--ndjson", help="The records for reading, one per line, decoded, as JSON; not for import.")
     ] = False,
+    protocol: options.MaybeProtocol = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
     """Write all of a session to one file, verified.
 
-    It may be running; FILE must not be there yet.
+    It may be running, but not to be converted; FILE must not be there yet.
     """
+    if ndjson and protocol is not None:
+        raise typer.BadParameter("--ndjson is JSON; leave --protocol out")
     with place(store).open() as opened:
-        number = _lines(opened, session, file) if ndjson else opened.export_file(session, file).records
+        number = _lines(opened, session, file) if ndjson else _whole(opened, session, file, protocol)
     written = file.stat().st_size
     if as_json:
         output.document({"session": session, "file": str(file), "records": number, "bytes": written})
     else:
         output.say(f"{file}: {session}, {number} records, {written} bytes")
+
+
+def _whole(store: AgentStore, session: str, file: Path, protocol: str | None) -> int:
+    return store.export_file(session, file, protocol=protocol).records
 
 
 def _lines(store: AgentStore, session: str, file: Path) -> int:

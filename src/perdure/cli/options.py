@@ -6,6 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
+from perdure import values
+
 DASHED: Final = {"ignore_unknown_options": True}
 """For commands whose arguments may begin with a dash, as -1 does."""
 
@@ -20,6 +22,18 @@ Store = Annotated[
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, errors too.")]
+
+Protocol = Annotated[
+    str,
+    typer.Option(
+        "--protocol", metavar="NAME", help=f"How it is encoded: {', '.join(values.PROTOCOLS)}.", show_default=False
+    ),
+]
+
+MaybeProtocol = Annotated[
+    str | None,
+    typer.Option("--protocol", metavar="NAME", help="Convert it to this protocol on the way.", show_default=False),
+]
 
 Session = Annotated[str, typer.Argument(metavar="SESSION", help="The id of the session.", show_default=False)]
 

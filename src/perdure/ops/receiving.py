@@ -118,7 +118,7 @@ class _Receiving:
                 self._begin_fork(record, Base(self.session, seq))
             seq, chain = record.seq, record.chain
             self._take(record)
-        if (seq, told) != (origin.seq, origin.chain):
+        if seq != origin.seq or origin.chain not in (told, None):
             raise DamageError(f"{origin.session}: its records end with {seq}, not with {origin.seq} as was announced")
         self._end(seq, chain)
         return Moved(origin.session, seq, self.moved_bytes, tuple(self.also))
@@ -146,7 +146,7 @@ class _Receiving:
             head = self.store.head(self.origin.session)
         except SessionUnknownError:
             return
-        if not _is_half(head) or head.epoch <= self.origin.epoch:
+        if not is_half(head) or head.epoch <= self.origin.epoch:
             raise self._exists(self.origin.session)
 
     def _begin(self, session: str) -> None:
@@ -183,7 +183,7 @@ class _Receiving:
     def _half(self, session: str) -> _Session | None:
         """The session that was received half-way; None if it is whole, as one that a fork goes on from may be."""
         head = self.store.head(session)
-        if not _is_half(head):
+        if not is_half(head):
             if session == self.origin.session:
                 raise self._exists(session)
             return None
@@ -273,7 +273,8 @@ class _Receiving:
         if is_stub(record.body):
             self.stubs.append(record.seq)
             return dropped.entry_of(record)
-        entry = opened(record, dictionary=self._dictionary, chunk=self._chunk)
+        pickled = self.origin.is_own and self.store.protocol == values.PICKLE
+        entry = opened(record, dictionary=self._dictionary, chunk=self._chunk, pickled=pickled)
         if entry.kind == "amended":
             self.amended.append(entry)
         return entry
@@ -337,7 +338,7 @@ def _more_to_come(last: Record) -> bytes:
     return unfinished(session=last.session, seq=last.seq, chain=last.chain)
 
 
-def _is_half(head: Head) -> bool:
+def is_half(head: Head) -> bool:
     """Whether more of this log is to come. Where the head is damaged nothing is known, so nothing is gone on with."""
     if head.seq == 0:
         return (head.chain, head.summary) == (GENESIS, b"")

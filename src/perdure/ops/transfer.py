@@ -33,16 +33,18 @@ class Origin:
     """Which log it is, and the record that it goes up to. `epoch` is that of the newest lease where it comes from.
 
     `bases` are the places that a fork goes on from, the oldest first: up to there the records are of those sessions.
-    `chain_key` is what its chain digests are made with, None for no key.
+    `chain_key` is what its chain digests are made with, None for no key; `chain` is None where it is known only when
+    all of the log has come. `is_own` says that its bytes are those of a store with keys, or were made here.
     """
 
     session: str
     family: str
     seq: int
-    chain: bytes
+    chain: bytes | None
     epoch: int
     bases: tuple[Base, ...] = ()
     chain_key: bytes | None = None
+    is_own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +89,19 @@ def sent(store: Store, session: str) -> tuple[Origin, Iterator[Item]]:
     Raises `SessionUnknownError`, `SessionErasedError`, and `DamageError` when a record or a chunk is not what was
     written.
     """
-    head, inbox = _at_once(store, session)
+    head, inbox = at_once(store, session)
     summary_of(head, session)
     if not head.seq:
         raise SessionUnknownError(f"nothing was ever written to {session} in {store.url}")
     reader = Reader(store, session)
-    origin = Origin(session, head.family, head.seq, head.chain, head.epoch, head.bases, reader.chain_key)
+    key = reader.chain_key
+    origin = Origin(
+        session, head.family, head.seq, head.chain, head.epoch, head.bases, chain_key=key, is_own=key is not None
+    )
     return origin, chain(_items(reader, head), inbox)
 
 
-def _at_once(store: Store, session: str) -> tuple[Head, list[Waiting]]:
+def at_once(store: Store, session: str) -> tuple[Head, list[Waiting]]:
     """The head, and what nobody had taken out of the inbox then."""
     for _ in range(READS_MAX):
         head, inbox = store.head(session), store.inbox(session)

@@ -14,9 +14,10 @@ from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from perdure.ops import transfer
+    from perdure.ops.convert import Converted
     from perdure.ops.transfer import Moved
     from perdure.runtime.outcome import Outcome
     from perdure.runtime.replay import Replay
@@ -39,15 +40,18 @@ class Moving:
         def run(self, fn: Callable[[Any], Any], session: str, *, accept_change: bool, create: bool) -> Outcome:
             """Of `AgentStore`."""
 
-    def export_file(self, session: str, path: str | os.PathLike[str]) -> Moved:
+    def export_file(self, session: str, path: str | os.PathLike[str], *, protocol: str | None = None) -> Moved:
         """Writes all of a session, as it is at this moment, to one file; whole and durable on return, else not there.
 
-        A session may be exported while it runs. Raises `RefusedError` when a file of that name is there, `DamageError`,
-        `StoreFailedError`.
+        A session may be exported while it runs. With a `protocol` it is converted on the way, as `convert` does: then
+        nobody may run it. Raises `RefusedError` when a file of that name is there, `DamageError`, `StoreFailedError`.
         """
-        from perdure.ops import portable, transfer
+        from perdure.ops import convert, portable, transfer
 
-        return portable.written(Path(path), *transfer.sent(self.backend, check_session_id(session)))
+        session = check_session_id(session)
+        if protocol is None:
+            return portable.written(Path(path), *transfer.sent(self.backend, session))
+        return portable.written(Path(path), *convert.announced(self.backend, session, protocol=protocol))
 
     def import_file(self, path: str | os.PathLike[str]) -> Moved:
         """Takes in the session of an exported file, under its own id; durable on return, free to be resumed.
@@ -65,6 +69,20 @@ class Moving:
         from perdure.ops import transfer
 
         return to._receive(*transfer.sent(self.backend, check_session_id(session)))
+
+    def convert(
+        self, to: Self, *, protocol: str, sessions: Iterable[str] | None = None, dry_run: bool = False
+    ) -> Iterator[Converted]:
+        """Writes all sessions, or these, to another store in another protocol; tells of each when it is done.
+
+        The logs have the same records, but chains of their own. A session is durable when it is told of. Stop it when
+        you like: done again it goes on, and what is there already stays. One that cannot be converted (somebody runs
+        it, it is damaged, there is another of its id) is told of as failed, and the others go on. Raises
+        `ProtocolError`, `StoreFailedError`, `RefusedError` for the same store.
+        """
+        from perdure.runtime.converting import convert
+
+        return convert(self, to, protocol=protocol, sessions=sessions, dry_run=dry_run)
 
     def _receive(self, origin: transfer.Origin, items: Iterable[transfer.Item]) -> Moved:
         from perdure.ops.receiving import Holder, received

@@ -26,7 +26,7 @@ runs that a delta reaches are read and written again, so a list that only grows 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Final
 
 from perdure import limits, values
@@ -190,6 +190,27 @@ def addresses(manifest: Manifest) -> Iterator[bytes]:
             pending.append(node[-1])
         else:
             pending += node[1]
+
+
+def moved(manifest: Manifest, to: Callable[[bytes], tuple[bytes, int]]) -> Manifest:
+    """The manifest over chunks that are elsewhere: `to` says of an address the new one, and the length of its data."""
+    return {
+        "format": manifest["format"],
+        "parts": [[name, _moved(node, to)] for name, node in _nodes(manifest).items()],
+    }
+
+
+def _moved(node: Any, to: Callable[[bytes], tuple[bytes, int]]) -> Any:
+    """A node or a segment."""
+    if node[0] == "c":
+        return ["c", *to(node[1])]
+    if node[0] == "s":
+        return ["s", to(node[1])[0], node[2]]
+    if node[0] == "r":
+        return ["r", node[1], *to(node[2])]
+    if node[0] == "n":
+        return [*node[:-1], _moved(node[-1], to)]
+    return [node[0], [_moved(segment, to) for segment in node[1]]]
 
 
 def _run_lists(node: Node) -> Iterator[list[tuple[bytes, int]]]:

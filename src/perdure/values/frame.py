@@ -238,6 +238,11 @@ def named(frame: bytes) -> list[bytes]:
     return [*([] if found.dictionary is None else [found.dictionary]), *(blob.digest for blob in found.blobs)]
 
 
+def dictionary_named(frame: bytes) -> bytes | None:
+    """The address of the dictionary that a frame needs, if it needs one. Raises as `unseal` does."""
+    return _opened(frame).dictionary
+
+
 def _opened(frame: bytes) -> Opened:
     """What the header says, each field checked, and what follows it."""
     if len(frame) < _HEADER.size or frame[:2] != MAGIC:
