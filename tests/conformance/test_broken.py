@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from perdure.stores import Store, open_store
-from perdure.testing import broken, broken_forks, broken_keeping, broken_together
+from perdure.testing import broken, broken_forks, broken_keeping, broken_openings, broken_together
 from perdure.testing.conformance import DurableStoreConformance, StoreConformance
 
 BIG = {"test_a_body_of_64_megabytes", "test_ten_thousand_records"}
 CHECKS = sorted(name for name in dir(StoreConformance) if name.startswith("test_") and name not in BIG)
 
 
-ALL = (*broken.BROKEN, *broken_forks.BROKEN, *broken_keeping.BROKEN, *broken_together.BROKEN)
+MODULES = (broken, broken_forks, broken_keeping, broken_openings, broken_together)
+ALL = tuple(kind for module in MODULES for kind in module.BROKEN)
 
 
 def failing(kind: type[broken.Passing], folder: Path) -> set[str]:
@@ -43,9 +44,7 @@ def test_a_broken_store_is_caught(kind: type[broken.Passing], tmp_path: Path) ->
 
 
 def test_every_broken_store_is_tried() -> None:
-    there = [
-        value for module in (broken, broken_forks, broken_keeping, broken_together) for value in vars(module).values()
-    ]
+    there = [value for module in MODULES for value in vars(module).values()]
     kinds = {kind for kind in there if isinstance(kind, type) and issubclass(kind, broken.Passing)}
     assert {kind for kind in kinds if kind.caught_by} == set(ALL)
 

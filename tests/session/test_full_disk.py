@@ -80,10 +80,10 @@ def test_an_opening_that_fails_and_cannot_give_back_holds_nothing_up(tmp_path):
     class Full(Passing):
         is_full = False
 
-        def append(self, *args, **kwargs):
+        def open(self, *args, **kwargs):
             if self.is_full:
                 raise StoreFailedError("full")
-            return super().append(*args, **kwargs)
+            return super().open(*args, **kwargs)
 
         def release(self, lease):
             if self.is_full:
@@ -100,33 +100,34 @@ def test_an_opening_that_fails_and_cannot_give_back_holds_nothing_up(tmp_path):
         assert store.state_at("a") == {"n": 1}
 
 
-@pytest.mark.parametrize("step", ["create", "claim"])
-def test_a_session_that_was_taken_although_the_store_failed_is_not_held_by_nobody(step, tmp_path):
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("is_written", [False, True])
+@pytest.mark.parametrize("error", [StoreFailedError("the folder could not be synced"), KeyboardInterrupt("synced")])
+def test_a_session_that_may_have_been_taken_is_not_held_by_nobody(is_there, is_written, error, tmp_path):
     class Failing(Passing):
         fails = False
 
-        def create(self, session, **given):
-            lease = super().create(session, **given)
-            self.fail("create")
-            return lease
-
-        def claim(self, session, **given):
-            lease = super().claim(session, **given)
-            self.fail("claim")
-            return lease
-
-        def fail(self, where):
-            if self.fails and where == step:
-                self.fails = False
-                raise StoreFailedError("the folder could not be synced")
+        def open(self, *args, **given):
+            if not self.fails:
+                return super().open(*args, **given)
+            self.fails = False
+            if is_written:
+                super().open(*args, **given)
+            raise error
 
     with AgentStore(Failing(open_store(tmp_path / "agents.db"))) as store:
-        if step == "claim":
+        if is_there:
             with store.session("a"):
                 pass
         store.backend.fails = True
-        with pytest.raises(StoreFailedError, match="synced"), store.session("a"):
+        with pytest.raises(type(error), match="synced"), store.session("a"):
             pass
+        if is_there or is_written:
+            assert not store.backend.lease("a").owner
         with store.session("a") as s:
             s.state["n"] = 1
         assert store.state_at("a") == {"n": 1}
+        kinds = [entry.kind for entry in store.log("a")]
+        assert kinds.count("opened") == 1
+        assert kinds.count("owned") == 1 + is_there + is_written
+        assert store.verify("a").ok

@@ -90,17 +90,25 @@ def _started(pid: int) -> str:
 
 
 def acquire(store: Store, session: str, *, owner: str, wait_s: float, lease_s: float) -> Lease:
-    """Takes the session: at once if it is free or its owner is provably dead, else when its lease is over.
+    """Takes the session as soon as it may be taken. Raises `HeldError`."""
+    for seen in takeable(store, session, wait_s=wait_s, lease_s=lease_s):
+        with contextlib.suppress(HeldError):
+            return store.claim(session, owner=owner, seen=seen)
+    raise AssertionError("it is taken, or there is an error")
 
-    `lease_s` is how long its counter must stand still, `wait_s` how long to wait in all. Raises `HeldError`.
+
+def takeable(store: Store, session: str, *, wait_s: float, lease_s: float) -> Iterator[Lease]:
+    """The session's lease, each time that it may be taken, until somebody has done it.
+
+    That is at once if it is free or its owner is provably dead, else when it is over. `lease_s` is how long its counter
+    must stand still, `wait_s` how long to wait in all. Raises `HeldError`.
     """
     began = clock.monotonic_s()
     seen, since = store.lease(session), began
     while True:
         now = clock.monotonic_s()
         if not seen.owner or is_dead(seen.owner) or now - since >= lease_s:
-            with contextlib.suppress(HeldError):
-                return store.claim(session, owner=owner, seen=seen)
+            yield seen
         elif now - began >= wait_s:
             raise HeldError(_held(session, seen, wait_s=wait_s, lease_s=lease_s))
         else:

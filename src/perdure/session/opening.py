@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from perdure import faults, limits, values
 from perdure.errors import (
+    ConflictError,
     DamageError,
+    HeldError,
     InputDiffersError,
+    PerdureError,
     SessionCancelledError,
     SessionExistsError,
     SessionUnknownError,
@@ -20,7 +24,7 @@ from perdure.log.origin import opening as merged
 from perdure.log.origin import seam_of
 from perdure.log.record import GENESIS
 from perdure.log.summary import Summary
-from perdure.session.lease import acquire
+from perdure.session.lease import takeable
 from perdure.session.points import Start
 from perdure.session.reentry import Since, since
 from perdure.session.request import Commit, Draft
@@ -28,6 +32,7 @@ from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.session.survey import beyond
 from perdure.session.version import Target, due, version_of
 from perdure.session.writer import Writer
+from perdure.stores.contract import Lease
 from perdure.values import detect
 
 if TYPE_CHECKING:
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Entry
     from perdure.session.lease import Keeper
-    from perdure.stores.contract import Head, Lease, Store
+    from perdure.stores.contract import Head, Store
 
 FORMAT_VERSION = 1
 
@@ -130,7 +135,7 @@ def check_end(store: Store, session: str, head: Head) -> None:
 def take_up(store: Store, session: str, *, epoch: int | None) -> tuple[Writer, Reader, list[Entry]]:
     """What goes on writing where the log ends, and the entries since the re-entry point.
 
-    They, the head and the summary are checked; nothing is changed. `epoch` is that of the lease that was taken; None
+    They, the head and the summary are checked; nothing is changed. `epoch` is that of the lease that is taken; None
     for a writer without one: others may write meanwhile, and what they write is not seen. Raises `DamageError`.
     """
     try:
@@ -170,51 +175,41 @@ def screened(opening: Opening, guard: values.Guard) -> Opening:
 
 
 def hold(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease], None]) -> Opened:
-    """Takes the session, making it if it is new, and records the new owner. Durable on return.
+    """Takes the session, making it if it is new, and records the new owner, in one commit. Durable on return.
 
-    If that fails, `let_go` gives it back. Raises `SecretFoundError`.
+    If it is not known what became of that commit, it is looked at, and `let_go` gives the session back. Raises
+    `SecretFoundError`.
     """
-    opening = screened(opening, store.guard)
-    lease, is_new = _lease(store, opening, owner)
+    opening, session = screened(opening, store.guard), opening.session
     try:
-        return _owned(store, opening, lease, is_new=is_new)
-    except BaseException:
-        let_go(lease)
-        raise
-
-
-def _lease(store: Store, opening: Opening, owner: str) -> tuple[Lease, bool]:
-    """The session's lease, and whether the session was made for it."""
-    try:
-        store.head(opening.session)
+        store.head(session)
     except SessionUnknownError:
         if not opening.create:
             raise
+        with contextlib.suppress(SessionExistsError):  # somebody made it in this moment: it is there to be taken
+            return _taken(store, opening, None, owner=owner, let_go=let_go)
+    for seen in takeable(store, session, wait_s=opening.wait_s, lease_s=opening.lease_s):
         try:
-            return store.create(opening.session, owner=owner), True
-        except SessionExistsError:
-            pass  # somebody made it in this moment: it is there to be taken
-    lease = acquire(store, opening.session, owner=owner, wait_s=opening.wait_s, lease_s=opening.lease_s)
-    return lease, False
+            return _taken(store, opening, seen, owner=owner, let_go=let_go)
+        except (HeldError, ConflictError):
+            continue  # somebody came meanwhile: it is looked at again
+        except DamageError:
+            if store.lease(session) == seen:
+                raise
+    raise AssertionError("it is taken, or there is an error")
 
 
-def _begin(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
-    """What `take_up` gives of a session that was made just now: nothing has to be read for that."""
-    writer = Writer(store, session, epoch=epoch, head=0, chain=GENESIS, summary=Summary())
-    return writer, Reader(store, session), []
-
-
-def _owned(store: Store, opening: Opening, lease: Lease, *, is_new: bool) -> Opened:
-    writer, reader, tail = (_begin if is_new else take_up)(store, opening.session, epoch=lease.epoch)
+def _taken(
+    store: Store, opening: Opening, seen: Lease | None, *, owner: str, let_go: Callable[[Lease], None]
+) -> Opened:
+    """The session in the epoch after `seen`; None makes it: then nothing has to be read. What is wrong is met first."""
+    session = opening.session
+    epoch = 1 if seen is None else seen.epoch + 1
+    writer, reader, tail = (_begin if seen is None else take_up)(store, session, epoch=epoch)
     recorded = opening_of(reader) if tail else None
     if recorded is not None:
         check_opened(opening, recorded, writer.summary)
-    body = {
-        "owner": lease.owner,
-        "code": opening.code,
-        "accept_change": opening.accept_change,
-        "restored": {},
-    }
+    body = {"owner": owner, "code": opening.code, "accept_change": opening.accept_change, "restored": {}}
     begin: Snapshot | None = restorable(reader, writer.summary.reentry)
     drafts = [Draft("owned", body)] if recorded else [_opened_draft(opening), Draft("owned", body)]
     written: list[Entry] = []
@@ -224,7 +219,12 @@ def _owned(store: Store, opening: Opening, lease: Lease, *, is_new: bool) -> Ope
             _migrated(reader, writer.summary, recorded, target, found=found, riding=[(writer.head + 1, drafts[0])])
         ]
         begin = None
-    writer.commit(Commit(tuple(drafts), written.extend))
+    try:
+        lease = writer.open(Commit(tuple(drafts), written.extend), owner=owner, seen=seen)
+    except BaseException:
+        if writer.is_unknown:
+            _give_back(writer, Lease(session, epoch, owner, 0), let_go)
+        raise
     tail = written[-1:] if begin is None else [*tail, *written]  # a migrated state is where the code starts now
     return Opened(lease, writer, reader, recorded or written[0], tail, begin, opening.target)
 
@@ -247,6 +247,21 @@ def _migrated(
     )
     faults.reach("migrate.before")
     return move.draft
+
+
+def _give_back(writer: Writer, lease: Lease, let_go: Callable[[Lease], None]) -> None:
+    """Nobody will go on with what may have been taken: if the log says that it was, it is given back."""
+    before = writer.head
+    with contextlib.suppress(PerdureError):  # a store that has failed; or it was not taken
+        writer.resolve()
+        if writer.head != before:
+            let_go(lease)
+
+
+def _begin(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
+    """What `take_up` gives of a session that is made now: nothing has to be read for that."""
+    writer = Writer(store, session, epoch=epoch, head=0, chain=GENESIS, summary=Summary())
+    return writer, Reader(store, session), []
 
 
 def restorable(reader: Reader, reentry: int) -> Snapshot:

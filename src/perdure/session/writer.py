@@ -11,10 +11,10 @@ import contextlib
 from collections import deque
 from concurrent.futures import CancelledError
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from perdure import clock, faults, values
-from perdure.errors import ConflictError, FencedError, HeldError, StoreFailedError
+from perdure.errors import ConflictError, FencedError, HeldError, SessionError, StoreFailedError
 from perdure.log import readable
 from perdure.log.branch import SNAPSHOTS
 from perdure.log.entry import Entry, link
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from perdure.log.record import Record
     from perdure.log.summary import Summary
     from perdure.session.request import Commit, Draft
-    from perdure.stores.contract import Store
+    from perdure.stores.contract import Lease, Store
 
+T = TypeVar("T")
 
 UNLIKE_THE_STATE: Final = frozenset({"opened", "owned", "keyframe", "status"})
 """Kinds whose bodies gain nothing from a dictionary made of the state, and are read by whoever opens the session: so
@@ -71,6 +72,24 @@ class Writer:
         if prepared is not None:
             self._append(*prepared)
         return self.sent
+
+    def open(self, request: Commit, *, owner: str, seen: Lease | None) -> Lease:
+        """Takes the session with the first records of its owner, in one commit; None as `seen` makes it.
+
+        Raises `HeldError`, `ConflictError`, `SessionExistsError` (nothing is written) and `StoreFailedError` (unknown:
+        `resolve` finds out).
+        """
+        prepared = self._prepared(request)
+        if prepared is None:
+            raise ValueError(f"{self.session}: an owner begins with a record")
+        batch, written = prepared
+
+        def take() -> Lease:
+            held = self.store.open(self.session, batch, owner=owner, seen=seen)
+            self.sent = held.sent
+            return held.lease
+
+        return self._hand_over(batch, written, take)
 
     def submit(self, request: Commit) -> Future[int] | None:
         """Begins a commit without waiting for it; None if there is nothing to write.
@@ -131,16 +150,23 @@ class Writer:
         return batch, written
 
     def _append(self, batch: Batch, written: Callable[[], None]) -> None:
+        def append() -> None:
+            self.sent = self.store.append(self.session, batch, epoch=self.condition, head=self.head)
+
+        self._hand_over(batch, written, append)
+
+    def _hand_over(self, batch: Batch, written: Callable[[], None], work: Callable[[], T]) -> T:
         faults.reach("append.before")
         self._unknown = (batch.records, written)  # also for an interrupt that comes when the store has committed
         try:
-            self.sent = self.store.append(self.session, batch, epoch=self.condition, head=self.head)
+            result = work()
             faults.reach("append.after")
-        except (FencedError, ConflictError, HeldError):
+        except (FencedError, ConflictError, HeldError, SessionError):
             self._unknown = None
             raise
         self._unknown = None
         written()
+        return result
 
     def resolve(self) -> None:
         """Finds out what became of a commit whose outcome is not known.

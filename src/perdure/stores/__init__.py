@@ -1,7 +1,7 @@
 """Where sessions are kept: the contract, and one file or folder per kind of place."""
 
 from perdure.log import Base
-from perdure.stores.contract import Batch, Change, Head, Health, Item, Lease, Point, Store
+from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point, Store
 from perdure.stores.ids import check_session_id
 from perdure.stores.opening import open_store
 
@@ -11,6 +11,7 @@ __all__ = [
     "Change",
     "Head",
     "Health",
+    "Held",
     "Item",
     "Lease",
     "Point",

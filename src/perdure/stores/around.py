@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from perdure.log import Base, Record
-    from perdure.stores.contract import Batch, Change, Head, Health, Item, Lease, Point
+    from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point
 
 
 class Around(Store):
@@ -37,6 +37,10 @@ class Around(Store):
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """See `Store.claim`."""
         return self.inner.claim(session, owner=owner, seen=seen)
+
+    def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
+        """See `Store.open`."""
+        return self.inner.open(session, batch, owner=owner, seen=seen)
 
     def renew(self, lease: Lease) -> Lease:
         """See `Store.renew`."""

@@ -134,6 +134,14 @@ def incarnation_of(epoch: int) -> int:
     return epoch >> INCARNATION_BITS
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session as its new owner has it. `sent` is the number of the newest item that was ever sent to it."""
+
+    lease: Lease
+    sent: int = 0
+
+
 class Store(ABC):
     """A place that keeps sessions. All methods may be called from any thread.
 
@@ -182,6 +190,16 @@ class Store(ABC):
 
         Whether `seen` may be taken (released, over, its owner dead) is for the caller to know. Raises `HeldError` when
         the lease has moved.
+        """
+
+    @abstractmethod
+    def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
+        """Takes a session and writes what its new owner begins with, all of it or nothing; durable on return.
+
+        With `seen` as `claim` does it, for a log that ends where the batch goes on; with None as `create` does it, in a
+        family of its own, in epoch 1, for a log that the batch begins. Raises what these and `append` raise: about the
+        lease first, then about the head. `ValueError` for a batch without records. After `StoreFailedError` the head
+        says whether it is done: it can only be if the log ends with these records.
         """
 
     @abstractmethod
@@ -333,7 +351,10 @@ class Store(ABC):
         """
 
     def chain_key(self, session: str) -> bytes | None:
-        """What the chain digests of this session's log are made with; None: with no key. See `log.chain_digest`."""
+        """What the chain digests of this session's log are made with; None: with no key. See `log.chain_digest`.
+
+        Of a session that is not there: what they will be made with if `open` makes it here.
+        """
         del session
         return None
 
@@ -385,6 +406,15 @@ def check_batch(session: str, batch: Batch, *, head: int) -> int:
     if named and not 1 <= min(named) <= max(named) <= end:
         raise ValueError(f"{session}: the batch speaks of record {min(named)} to {max(named)}, the log ends at {end}")
     return end
+
+
+def check_opening(session: str, batch: Batch, *, seen: Lease | None) -> int:
+    """Where the log must end, if the batch may be the first of its owner; else `ValueError`."""
+    if not batch.records:
+        raise ValueError(f"{session}: an owner begins with a record")
+    head = batch.records[0].seq - 1 if seen is not None else 0
+    check_batch(session, batch, head=head)
+    return head
 
 
 def check_change(session: str, change: Change, *, head: int) -> None:

@@ -18,6 +18,7 @@ from perdure.stores.contract import (
     Batch,
     Change,
     Head,
+    Held,
     Item,
     Lease,
     Point,
@@ -25,6 +26,7 @@ from perdure.stores.contract import (
     check_batch,
     check_change,
     check_fork,
+    check_opening,
 )
 from perdure.stores.ids import check_session_id
 
@@ -121,6 +123,21 @@ class MemoryStore(Store):
             found.lease = Lease(session, seen.epoch + 1, refusals.named(owner), 0)
             return found.lease
 
+    def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
+        """See `Store.open`."""
+        head = check_opening(check_session_id(session), batch, seen=seen)
+        lease = Lease(session, 1 if seen is None else seen.epoch + 1, refusals.named(owner), 0)
+        with self._open() as place:
+            if seen is None:
+                self._check_new(session)
+                found = _Session(session, lease, 0)
+            else:
+                found = self._as_seen(seen, head=head)
+            self._write(place, found, batch, session=session)
+            found.lease = lease
+            place.sessions[session] = found
+            return Held(lease, found.sent)
+
     def renew(self, lease: Lease) -> Lease:
         """See `Store.renew`."""
         with self._open():
@@ -149,15 +166,19 @@ class MemoryStore(Store):
             found = self._held(session, epoch=epoch)
             if found.end != head:
                 raise refusals.conflict(session, head=found.end, expected=head)
-            for number in batch.taken:
-                if number not in found.inbox:
-                    raise refusals.taken(session, number=number)
-            faults.reach("append.inside")
-            _add(place, found, batch)
-            found.changed = next(place.changes)
-            for number in batch.taken:
-                del found.inbox[number]
+            self._write(place, found, batch, session=session)
             return found.sent
+
+    @staticmethod
+    def _write(place: _Place, found: _Session, batch: Batch, *, session: str) -> None:
+        for number in batch.taken:
+            if number not in found.inbox:
+                raise refusals.taken(session, number=number)
+        faults.reach("append.inside")
+        _add(place, found, batch)
+        found.changed = next(place.changes)
+        for number in batch.taken:
+            del found.inbox[number]
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from perdure.errors import ConflictError, HeldError, SessionErasedError
 from perdure.log import Record
-from perdure.stores import Base, Batch, Change, Head, Health, Item, Lease, Point, Store
+from perdure.stores import Base, Batch, Change, Head, Health, Held, Item, Lease, Point, Store
 
 
 class Passing(Store):
@@ -36,6 +36,10 @@ class Passing(Store):
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """Handed on."""
         return self.right.claim(session, owner=owner, seen=seen)
+
+    def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
+        """Handed on."""
+        return self.right.open(session, batch, owner=owner, seen=seen)
 
     def renew(self, lease: Lease) -> Lease:
         """Handed on."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from perdure import clock, faults
 from perdure.errors import DamageError
 from perdure.log import GENESIS, Base
 from perdure.stores import refusals
-from perdure.stores.contract import Batch, Head, check_fork
+from perdure.stores.contract import Batch, Head, Lease, check_fork
 from perdure.stores.file import chunk_files, disk, hint, lines
 from perdure.stores.file import commit as commits
 from perdure.stores.file.commit import Commit, commit_line
@@ -23,6 +24,8 @@ from perdure.stores.file.open_folders import OpenFolders
 from perdure.stores.file.root import Root
 from perdure.stores.file.view import FolderView, segment_name, segment_numbers
 
+NOTHING: Final = Batch(())
+
 
 class Sessions:
     """The sessions of a store, as far as their folders are made, listed and removed."""
@@ -30,13 +33,16 @@ class Sessions:
     def __init__(self, root: Root, folders: OpenFolders, *, url: str) -> None:
         self._root, self._folders, self._url = root, folders, url
 
-    def create(self, session: str, *, family: str, owner: str, epoch: int) -> None:
-        """Makes an empty one. Raises `SessionExistsError`, `SessionErasedError`."""
+    def create(self, lease: Lease, *, family: str, batch: Batch = NOTHING) -> None:
+        """Makes one that begins with this batch. Raises `SessionExistsError`, `SessionErasedError`."""
+        session = lease.session
         self._root.clean()
         with self._root.locked(shared=True):
             self._check_new(session)
-            commit = commits.created(owner, epoch=epoch, tick=self.tick_after(-1))
-            self._make(Header(session, family, 1), b"", commit)
+            commit = commits.created(lease.owner, epoch=lease.epoch, tick=self.tick_after(-1))
+            text, _, commit = commits.following(commit, batch)
+            chunk_files.put(self._root.family(family), batch.chunks)
+            self._make(Header(session, family, 1), text, commit, point="append.inside" if batch.records else "")
 
     def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
         """Makes one that goes on from another. Raises as `Store.fork` does."""

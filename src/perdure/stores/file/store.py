@@ -17,7 +17,20 @@ from perdure import faults
 from perdure.errors import SessionErasedError, SessionUnknownError, StoreUrlError
 from perdure.log import Base, Record
 from perdure.stores import refusals
-from perdure.stores.contract import Batch, Change, Head, Health, Item, Lease, Point, Store, check_batch, check_change
+from perdure.stores.contract import (
+    Batch,
+    Change,
+    Head,
+    Health,
+    Held,
+    Item,
+    Lease,
+    Point,
+    Store,
+    check_batch,
+    check_change,
+    check_opening,
+)
 from perdure.stores.file import chunk_files, disk, hint, lines
 from perdure.stores.file import commit as commits
 from perdure.stores.file.commit import Commit
@@ -67,9 +80,10 @@ class FileStore(Store):
         """See `Store.create`."""
         check_session_id(session)
         family = check_session_id(session if family is None else family)
+        lease = Lease(session, epoch, refusals.named(owner), 0)
         with self._using():
-            self._sessions.create(session, family=family, owner=refusals.named(owner), epoch=epoch)
-        return Lease(session, epoch, owner, 0)
+            self._sessions.create(lease, family=family)
+        return lease
 
     def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
         """See `Store.fork`. The first line of each of its files says what it goes on from."""
@@ -93,6 +107,19 @@ class FileStore(Store):
             if newest != seen:
                 raise refusals.held(newest)
             return self._set_lease(folder, Lease(session, seen.epoch + 1, refusals.named(owner), 0))
+
+    def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
+        """See `Store.open`."""
+        head = check_opening(check_session_id(session), batch, seen=seen)
+        lease = Lease(session, 1 if seen is None else seen.epoch + 1, refusals.named(owner), 0)
+        if seen is None:
+            with self._using():
+                self._sessions.create(lease, family=session, batch=batch)
+            return Held(lease)
+        with self._keeping(batch), self._writing(session) as folder:
+            before = self._as_seen(folder, seen, head=head)
+            taken = replace(before, epoch=lease.epoch, owner=lease.owner)
+            return Held(lease, self._write(folder, taken, batch))
 
     def renew(self, lease: Lease) -> Lease:
         """See `Store.renew`. It is not synced: after a power cut its owner is gone."""
@@ -133,15 +160,18 @@ class FileStore(Store):
             before = self._held(folder, epoch=epoch)
             if before.seq != head:
                 raise refusals.conflict(session, head=before.seq, expected=head)
-            for number in batch.taken:
-                if number not in folder.index().items:
-                    raise refusals.taken(session, number=number)
-            if chunk_files.put(self._root.family(folder.family), batch.chunks):
-                faults.reach("append.chunks")
-            tick = self._sessions.tick_after(before.tick)
-            text, starts, commit = commits.following(before, batch, tick=tick)
-            folder.write(text, commit, starts=starts, point="append.inside")
-            return commit.sent
+            return self._write(folder, before, batch)
+
+    def _write(self, folder: Folder, before: Commit, batch: Batch) -> int:
+        for number in batch.taken:
+            if number not in folder.index().items:
+                raise refusals.taken(folder.session, number=number)
+        if chunk_files.put(self._root.family(folder.family), batch.chunks):
+            faults.reach("append.chunks")
+        tick = self._sessions.tick_after(before.tick)
+        text, starts, commit = commits.following(before, batch, tick=tick)
+        folder.write(text, commit, starts=starts, point="append.inside")
+        return commit.sent
 
     @contextmanager
     def _keeping(self, batch: Batch) -> Iterator[None]:

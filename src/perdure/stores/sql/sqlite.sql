@@ -19,9 +19,12 @@ UPDATE store SET tick = ?;
 -- name: found_family
 INSERT OR IGNORE INTO families (id) VALUES (?);
 
+-- name: family
+SELECT number FROM families WHERE id = ?;
+
 -- name: create
 INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, sent, summary)
-VALUES (:id, (SELECT number FROM families WHERE id = :family), 0, zeroblob(32), :epoch, :owner, 0, :tick, 0, x'');
+VALUES (:id, :family, 0, zeroblob(32), :epoch, :owner, 0, :tick, 0, x'');
 
 -- name: create_fork
 INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, sent, summary, base, base_seq)

@@ -98,6 +98,15 @@ def bases(db: sqlite3.Connection, session: str, number: int) -> list[tuple[int, 
     return found
 
 
+def create(db: sqlite3.Connection, lease: Lease, *, family: str) -> Row:
+    """An empty session with this lease, in this family, which is founded if it is not there."""
+    founded = db.execute(SQL["found_family"], (family,))
+    number = founded.lastrowid if founded.rowcount else db.execute(SQL["family"], (family,)).fetchone()[0]
+    tick = new_tick(db)
+    made = {"id": lease.session, "family": number, "owner": blob(lease.owner), "epoch": lease.epoch, "tick": tick}
+    return Row(db.execute(SQL["create"], made).lastrowid or 0, number or 0, lease, 0, tick, tick, 0)
+
+
 def fork(db: sqlite3.Connection, session: str, row: Row, batch: Batch, *, base: Base, epoch: int) -> None:
     """A session that goes on from a record of the one of this row, which wrote it itself."""
     last = batch.records[-1]
@@ -191,6 +200,15 @@ def tick_after(db: sqlite3.Connection, row: Row) -> int:
         return row.tick
     db.execute(SQL["set_tick"], (row.newest_tick + 1,))
     return row.newest_tick + 1
+
+
+def append(db: sqlite3.Connection, session: str, row: Row, batch: Batch) -> None:
+    """Adds a batch at the end of the row's log."""
+    if batch.taken:
+        take(db, session, row.number, batch.taken)
+    insert(db, row.number, row.family, batch)
+    end = batch.records[-1].seq if batch.records else row.seq
+    set_head(db, row.number, batch, end=end, tick=tick_after(db, row))
 
 
 def insert(db: sqlite3.Connection, number: int, family: int, batch: Batch) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from perdure import faults
-from perdure.errors import DamageError, SessionError, StoreFailedError, StoreUrlError
+from perdure.errors import DamageError, StoreFailedError, StoreUrlError
 from perdure.log import Base, Record
 from perdure.stores import refusals
 from perdure.stores.contract import (
@@ -25,6 +25,7 @@ from perdure.stores.contract import (
     Change,
     Head,
     Health,
+    Held,
     Item,
     Lease,
     Point,
@@ -32,6 +33,7 @@ from perdure.stores.contract import (
     check_batch,
     check_change,
     check_fork,
+    check_opening,
 )
 from perdure.stores.ids import check_session_id
 from perdure.stores.space import free_bytes
@@ -41,6 +43,7 @@ from perdure.stores.sqlite.descriptor import Descriptor
 from perdure.stores.sqlite.group import Group
 from perdure.stores.sqlite.link import Link
 from perdure.stores.sqlite.queue import Queue
+from perdure.stores.sqlite.sessions import Sessions
 
 _TOUCHED_BYTES: Final = 1024
 """A row that is taken away or replaced counts for so much of the log."""
@@ -73,6 +76,7 @@ class SqliteStore(Store):
     def __init__(self, path: str | os.PathLike[str], *, busy_s: float = 10.0, wal_pages: int = 1000) -> None:
         path = Path(path).absolute()
         self.url = f"sqlite:///{path}"
+        self._sessions = Sessions(self.url)
         self._path = path
         self._pid = os.getpid()
         self._descriptor = Descriptor(path)
@@ -94,16 +98,12 @@ class SqliteStore(Store):
     def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """See `Store.create`."""
         check_session_id(session)
-        check_session_id(session if family is None else family)
-        family, stored = family or session, rows.blob(refusals.named(owner))
+        family = check_session_id(session if family is None else family)
+        lease = Lease(session, epoch, refusals.named(owner), 0)
 
         def create(db: sqlite3.Connection) -> Lease:
-            _check_new(db, session)
-            db.execute(rows.SQL["found_family"], (family,))
-            tick = rows.new_tick(db)
-            row = {"id": session, "family": family, "owner": stored, "tick": tick}
-            db.execute(rows.SQL["create"], row | {"epoch": epoch})
-            return Lease(session, epoch, owner, 0)
+            self._sessions.check_new(db, session)
+            return rows.create(db, lease, family=family).lease
 
         return self._group.write(create)
 
@@ -112,8 +112,8 @@ class SqliteStore(Store):
         check_session_id(session)
 
         def fork(db: sqlite3.Connection) -> None:
-            _check_new(db, session)
-            row = self._row(db, base.session)
+            self._sessions.check_new(db, session)
+            row = self._sessions.row(db, base.session)
             check_fork(session, batch, base=base, own_from=row.seam + 1, head=row.seq)
             rows.fork(db, session, row, batch, base=base, epoch=epoch)
             faults.reach("fork.inside")
@@ -125,18 +125,38 @@ class SqliteStore(Store):
         """See `Store.claim`."""
 
         def claim(db: sqlite3.Connection) -> Lease:
-            row = self._row(db, session)
+            row = self._sessions.row(db, session)
             if row.lease != seen:
                 raise refusals.held(row.lease)
             return rows.set_lease(db, row, Lease(session, seen.epoch + 1, refusals.named(owner), 0))
 
         return self._group.write(claim)
 
+    def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
+        """See `Store.open`."""
+        head = check_opening(check_session_id(session), batch, seen=seen)
+        lease = Lease(session, 1 if seen is None else seen.epoch + 1, refusals.named(owner), 0)
+
+        def take(db: sqlite3.Connection) -> Held:
+            if seen is None:
+                self._sessions.check_new(db, session)
+                row = rows.create(db, lease, family=session)
+            else:
+                row = self._sessions.as_seen(db, seen, head=head)
+                rows.set_lease(db, row, lease)
+            rows.append(db, session, row, batch)
+            faults.reach("append.inside")
+            return Held(lease, row.sent)
+
+        held = self._group.write(take)
+        self._checkpointer.grown(_size(batch))
+        return held
+
     def renew(self, lease: Lease) -> Lease:
         """See `Store.renew`."""
 
         def renew(db: sqlite3.Connection) -> Lease:
-            row = self._row(db, lease.session)
+            row = self._sessions.row(db, lease.session)
             if not _same_holder(row.lease, lease):
                 raise refusals.fenced(row.lease, epoch=lease.epoch)
             return rows.renew(db, row)
@@ -173,7 +193,7 @@ class SqliteStore(Store):
     def lease(self, session: str) -> Lease:
         """See `Store.lease`."""
         with self._reader.transaction("DEFERRED") as db:
-            return self._row(db, session).lease
+            return self._sessions.row(db, session).lease
 
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
@@ -190,16 +210,13 @@ class SqliteStore(Store):
     def _appending(
         self, session: str, batch: Batch, *, epoch: int | None, head: int
     ) -> Callable[[sqlite3.Connection], int]:
-        end = check_batch(session, batch, head=head)
+        check_batch(session, batch, head=head)
 
         def append(db: sqlite3.Connection) -> int:
-            row = self._held(db, session, epoch=epoch)
+            row = self._sessions.held(db, session, epoch=epoch)
             if row.seq != head:
                 raise refusals.conflict(session, head=row.seq, expected=head)
-            if batch.taken:
-                rows.take(db, session, row.number, batch.taken)
-            rows.insert(db, row.number, row.family, batch)
-            rows.set_head(db, row.number, batch, end=end, tick=rows.tick_after(db, row))
+            rows.append(db, session, row, batch)
             faults.reach("append.inside")
             return row.sent
 
@@ -207,34 +224,33 @@ class SqliteStore(Store):
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`."""
-        number = self._group.write(lambda db: rows.send(db, self._row(db, session), content, mark=mark))
+        number = self._group.write(lambda db: rows.send(db, self._sessions.row(db, session), content, mark=mark))
         self._checkpointer.grown(len(content))
         return number
 
     def inbox(self, session: str, *, after: int = 0) -> list[Item]:
         """See `Store.inbox`."""
         with self._reader.transaction("DEFERRED") as db:
-            return rows.inbox(db, session, self._row(db, session).number, after=after)
+            return rows.inbox(db, session, self._sessions.row(db, session).number, after=after)
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
         with self._reader.transaction("DEFERRED") as db:
-            end = self._row(db, session).seq
+            end = self._sessions.row(db, session).seq
         return self._pages(session, after=after, upto=end if upto is None else min(upto, end))
 
     def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
         """See `Store.read_at`."""
         with self._reader.transaction("DEFERRED") as db:
-            of = self._segments(db, session)
+            of = self._sessions.segments(db, session)
             return [rows.record_at(db, of, seq) for seq in seqs]
 
     def head(self, session: str) -> Head:
         """See `Store.head`."""
         with self._reader.transaction("DEFERRED") as db:
-            found = rows.head(db, session)
-            if found is None:
-                raise self._absent(db, session)
-        return found
+            if (found := rows.head(db, session)) is None:
+                raise self._sessions.absent(db, session)
+            return found
 
     def heads(self, *, prefix: str = "") -> list[Head]:
         """See `Store.heads`."""
@@ -244,22 +260,22 @@ class SqliteStore(Store):
     def points(self, session: str) -> list[Point]:
         """See `Store.points`."""
         with self._reader.transaction("DEFERRED") as db:
-            return rows.points(db, self._segments(db, session))
+            return rows.points(db, self._sessions.segments(db, session))
 
     def keyframes(self, session: str) -> list[tuple[int, int]]:
         """See `Store.keyframes`."""
         with self._reader.transaction("DEFERRED") as db:
-            return rows.keyframes(db, self._segments(db, session))
+            return rows.keyframes(db, self._sessions.segments(db, session))
 
     def find(self, session: str, mark: bytes) -> list[int]:
         """See `Store.find`."""
         with self._reader.transaction("DEFERRED") as db:
-            return rows.marked(db, self._segments(db, session), mark)
+            return rows.marked(db, self._sessions.segments(db, session), mark)
 
     def marks(self, session: str) -> list[tuple[bytes, int]]:
         """See `Store.marks`."""
         with self._reader.transaction("DEFERRED") as db:
-            found = rows.marks(db, self._segments(db, session))
+            found = rows.marks(db, self._sessions.segments(db, session))
         if not all(type(mark) is bytes and type(seq) is int and 0 <= seq < 1 << 63 for mark, seq in found):
             raise DamageError(f"{session}: a row of the index of marks is not what was written")
         return found
@@ -268,8 +284,7 @@ class SqliteStore(Store):
         """See `Store.put_chunks`."""
 
         def put(db: sqlite3.Connection) -> None:
-            family = self._held(db, session, epoch=epoch).family
-            rows.put_chunks(db, family, chunks)
+            rows.put_chunks(db, self._sessions.held(db, session, epoch=epoch).family, chunks)
 
         self._group.write(put)
         self._checkpointer.grown(sum(map(len, chunks.values())))
@@ -278,7 +293,7 @@ class SqliteStore(Store):
         """See `Store.chunks`."""
         kept = {}
         with self._reader.transaction("DEFERRED") as db:
-            family = self._row(db, session).family
+            family = self._sessions.row(db, session).family
             for digest in digests:
                 found = db.execute(rows.SQL["chunk"], (family, digest)).fetchone()
                 if found is None or not isinstance(found[0], bytes):
@@ -293,7 +308,7 @@ class SqliteStore(Store):
         end = check_batch(session, batch, head=head)
         check_change(session, change, head=head)
         with self._writer.transaction("IMMEDIATE") as db:
-            row = self._as_seen(db, seen, head=head)
+            row = self._sessions.as_seen(db, seen, head=head)
             if rows.kin(db, row.family) != set(family):
                 raise refusals.joined(session)
             rows.insert(db, row.number, row.family, batch)
@@ -305,12 +320,12 @@ class SqliteStore(Store):
     def chunk_sizes(self, session: str) -> dict[bytes, int]:
         """See `Store.chunk_sizes`."""
         with self._reader.transaction("DEFERRED") as db:
-            return dict(db.execute(rows.SQL["chunk_sizes"], (self._row(db, session).family,)))
+            return dict(db.execute(rows.SQL["chunk_sizes"], (self._sessions.row(db, session).family,)))
 
     def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
         """See `Store.drop_chunks`."""
         with self._writer.transaction("IMMEDIATE") as db:
-            families = {self._as_seen(db, lease, head=head).family for lease, head in seen.items()}
+            families = {self._sessions.as_seen(db, lease, head=head).family for lease, head in seen.items()}
             for family in families:
                 if len(families) > 1 or rows.kin(db, family) != {lease.session for lease in seen}:
                     raise refusals.joined(next(iter(seen)).session)
@@ -371,7 +386,7 @@ class SqliteStore(Store):
                 envelopes.delete(db, row.family)
                 faults.reach("erase.inside")
             elif not rows.is_erased(db, session):
-                raise self._absent(db, session)
+                raise self._sessions.absent(db, session)
         faults.reach("erase.after")
         self._scrub("deleted")
 
@@ -389,46 +404,14 @@ class SqliteStore(Store):
         """Every connection, in the order in which several may be locked."""
         return self._writer, self._checkpointer.link, self._reader
 
-    def _row(self, db: sqlite3.Connection, session: str) -> rows.Row:
-        row = rows.find(db, session)
-        if row is None:
-            raise self._absent(db, session)
-        return row
-
     def _family(self, db: sqlite3.Connection, session: str | None) -> int:
-        return envelopes.OF_THE_STORE if session is None else self._row(db, session).family
-
-    def _segments(self, db: sqlite3.Connection, session: str) -> list[rows.Segment]:
-        return rows.segments(db, session, self._row(db, session))
-
-    def _held(self, db: sqlite3.Connection, session: str, *, epoch: int | None) -> rows.Row:
-        row = self._row(db, session)
-        if epoch is None:
-            if row.lease.owner:
-                raise refusals.held_by(row.lease)
-            return row
-        if row.lease.epoch != epoch or not row.lease.owner:
-            raise refusals.fenced(row.lease, epoch=epoch)
-        return row
-
-    def _as_seen(self, db: sqlite3.Connection, seen: Lease, *, head: int) -> rows.Row:
-        row = self._row(db, seen.session)
-        if row.lease != seen:
-            raise refusals.held(row.lease)
-        if row.seq != head:
-            raise refusals.conflict(seen.session, head=row.seq, expected=head)
-        return row
-
-    def _absent(self, db: sqlite3.Connection, session: str) -> SessionError:
-        if rows.is_erased(db, session):
-            return refusals.erased(session)
-        return refusals.unknown(session, url=self.url)
+        return envelopes.OF_THE_STORE if session is None else self._sessions.row(db, session).family
 
     def _pages(self, session: str, *, after: int, upto: int) -> Iterator[Record]:
         """The records, read some at a time: between two of them nothing is held."""
         while after < upto:
             with self._reader.transaction("DEFERRED") as db:
-                page = rows.page(db, self._segments(db, session), after=after, upto=upto)
+                page = rows.page(db, self._sessions.segments(db, session), after=after, upto=upto)
             if not page:
                 return
             yield from page
@@ -447,13 +430,6 @@ class SqliteStore(Store):
 def _size(batch: Batch) -> int:
     """Bytes of bodies and chunks."""
     return sum(len(record.body) for record in batch.records) + sum(map(len, batch.chunks.values()))
-
-
-def _check_new(db: sqlite3.Connection, session: str) -> None:
-    if rows.is_erased(db, session):
-        raise refusals.erased(session)
-    if db.execute(rows.SQL["session"], (session,)).fetchone():
-        raise refusals.exists(session)
 
 
 def _same_holder(newest: Lease, lease: Lease) -> bool:

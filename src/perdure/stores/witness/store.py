@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from perdure.log import Base, Record
-    from perdure.stores.contract import Batch, Change, Item, Lease, Point, Store
+    from perdure.stores.contract import Batch, Change, Held, Item, Lease, Point, Store
     from perdure.stores.witness.place import Witness
 
 
@@ -168,6 +168,16 @@ class WitnessedStore(Around):
         """See `Store.claim`."""
         self.head(session)
         return super().claim(session, owner=owner, seen=seen)
+
+    def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
+        """See `Store.open`. The witness is told in the background."""
+        if seen is None:
+            self._check_new(session)
+        else:
+            self.head(session)
+        held = super().open(session, batch, owner=owner, seen=seen)
+        self._tell_batch(session, batch)
+        return held
 
     def release(self, lease: Lease) -> None:
         """See `Store.release`. Waits for the witness, for a bounded time."""

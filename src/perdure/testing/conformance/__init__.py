@@ -14,6 +14,7 @@ from perdure.testing.conformance.envelopes import EnvelopeChecks
 from perdure.testing.conformance.forks import ForkChecks
 from perdure.testing.conformance.inbox import InboxChecks
 from perdure.testing.conformance.keeping import KeepingChecks
+from perdure.testing.conformance.openings import OpeningChecks
 from perdure.testing.conformance.records import RecordChecks
 from perdure.testing.conformance.sessions import SessionChecks
 from perdure.testing.conformance.threads import ThreadChecks
@@ -26,6 +27,7 @@ class StoreConformance(
     SessionChecks,
     RecordChecks,
     ConditionChecks,
+    OpeningChecks,
     ForkChecks,
     InboxChecks,
     KeepingChecks,

@@ -51,6 +51,15 @@ class DurabilityChecks(Place):
             same([record.session for record in store.read("whole")], ["s", "s", "whole"])
             same([point.seq for point in store.points("whole")], [1, 2, 3])
 
+    def test_killed_inside_an_opening_it_is_as_before(self, tmp_path: Path) -> None:
+        with started(self, open_until_killed, tmp_path) as (process, messages):
+            same(list(received(messages)), [1, 2])
+        same(process.exitcode, -signal.SIGKILL)
+        with self.open(tmp_path) as store:
+            same([head.session for head in store.heads()], ["s"])
+            same(store.lease("s"), Lease("s", 2, "two", 0))
+            same([record.body for record in store.read("s")], [b"1", b"2"])
+
     def test_killed_at_any_moment_it_keeps_what_it_acknowledged(self, tmp_path: Path) -> None:
         with started(self, write_until_killed, tmp_path, 0) as (process, messages):
             for _ in range(40):
@@ -132,6 +141,17 @@ def write_until_killed(place: Place, path: Path, messages: Connection, kill_at: 
             store.append("s", Batch((record,), points=(Point(seq, seq - 1, 1, None, 0),)), epoch=1, head=seq - 1)
             records.append(record)
             messages.send(seq)
+
+
+def open_until_killed(place: Place, path: Path, messages: Connection) -> None:
+    """Opens a session twice, and ends inside of the third time."""
+    with place.open(path) as store:
+        seen, records = None, records_after([], "s", (b"1", b"2", b"3"), kind="note")
+        for number, owner in enumerate(("one", "two", "three"), 1):
+            if owner == "three":
+                faults.hook = lambda point: os.kill(os.getpid(), signal.SIGKILL) if point == "append.inside" else None
+            seen = store.open("s", Batch(records[number - 1 : number]), owner=owner, seen=seen).lease
+            messages.send(number)
 
 
 def fork_until_killed(place: Place, path: Path, messages: Connection) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,8 +93,10 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
 def every_use(store: Store, lease: Lease, *more: Callable[[], object]) -> list[Callable[[], object]]:
     """Every operation on a session that is there already, and these."""
     session = lease.session
+    (first,) = records_after([], "s", (b"1",), kind="note")
     return [
         lambda: store.claim(session, owner="other", seen=lease),
+        lambda: store.open(session, Batch((replace(first, session=session),)), owner="me", seen=lease),
         lambda: store.renew(lease),
         lambda: store.lease(session),
         lambda: store.append(session, Batch(()), epoch=lease.epoch, head=0),
