@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
     from types import TracebackType
 
+    from perdure.log.branch import Absence
     from perdure.log.branches import Branch
     from perdure.log.entry import Entry
     from perdure.ops.collection import GcReport
@@ -150,6 +151,10 @@ class AsyncStore:
     ) -> dict[str, Any]:
         """See `AgentStore.state_at`."""
         return await in_thread(self._store.state_at, session, at, parts=parts)
+
+    async def absent(self, session: str, at: int) -> tuple[Absence, ...]:
+        """See `AgentStore.absent`."""
+        return await in_thread(self._store.absent, session, at)
 
     async def diff(
         self,
