@@ -23,6 +23,7 @@ ERRORS = [
 ]
 ARGUMENTS: dict[type, tuple[Any, ...]] = {
     errors.UnstorableError: ("$.plan[3]", "a socket"),
+    errors.SecretFoundError: ("$.plan[3]", "a password"),
     errors.RecordedError: ("OddError", "odd"),
     errors.ChildFailedError: ("a/child", "failed", "OddError", "odd"),
     errors.SuspendedError: ("waits for #3", (3,)),
