@@ -15,13 +15,14 @@ from perdure.session.waiting import in_thread
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Mapping
     from types import TracebackType
 
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch
     from perdure.log.entry import Entry
     from perdure.ops.collection import GcReport
+    from perdure.ops.convert import Converted
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erased
     from perdure.ops.going_on import GoneOn
@@ -326,6 +327,14 @@ class AsyncStore:
     async def copy(self, session: str, to: AgentStore) -> Moved:
         """See `AgentStore.copy`."""
         return await in_thread(self._store.copy, session, to)
+
+    async def convert(
+        self, to: AgentStore, *, protocol: str, sessions: Iterable[str] | None = None, dry_run: bool = False
+    ) -> list[Converted]:
+        """See `AgentStore.convert`; all of them at once."""
+        return await in_thread(
+            lambda: list(self._store.convert(to, protocol=protocol, sessions=sessions, dry_run=dry_run))
+        )
 
     async def close(self) -> None:
         """See `AgentStore.close`."""
