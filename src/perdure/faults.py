@@ -32,7 +32,7 @@ POINTS: Final = {
     "keyframe.chunks": "the chunks of a keyframe are stored, the record that names them is not",
     "keyframe.after": "the keyframe's record is queued for the next commit",
     "migrate.before": "a state is brought to another version in memory, nothing of it is written",
-    "migrate.after": "a session is migrated, the next one of the store is not looked at yet",
+    "migrate.after": "a session of a store is migrated, the next one is not looked at yet",
     "edit.before": "a state is changed by hand in memory, nothing of it is written",
     "export.written": "the exported file is whole and synced under another name, not yet renamed",
     "import.begun": "the session that is imported is made or taken, nothing more of it is written",

@@ -23,6 +23,7 @@ from perdure.cli import (
     running,
     telling,
     verifying,
+    versions,
 )
 from perdure.errors import PerdureError
 
@@ -76,6 +77,7 @@ app.command(rich_help_panel=MOVE)(moving.copy)
 app.command(rich_help_panel=MOVE)(converting.convert)
 app.command(rich_help_panel=KEEP)(keeping.gc)
 app.command(rich_help_panel=KEEP)(keeping.erase)
+app.command(rich_help_panel=KEEP)(versions.migrate)
 app.command(rich_help_panel=KEEP)(keeping.doctor)
 app.command(rich_help_panel=CHECK, cls=verifying.Verify)(verifying.verify)
 app.command(rich_help_panel=CHECK)(checking.replay)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from perdure import values
-from perdure.cli import options, output, records, shape
+from perdure.cli import options, output, records, shape, versions
 from perdure.cli.place import Place, place
 from perdure.cli.running import tell_question
 from perdure.cli.text import age, as_point, one_line, written
@@ -42,6 +42,19 @@ Branch = Annotated[
     typer.Option(
         "--branch", metavar="BRANCH", help="A branch as it was at its end: its number or name.", show_default=False
     ),
+]
+
+
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="PATH=JSON", help="Change this place: part.key[0].key=value; repeatable.", show_default=False
+    ),
+]
+
+Unsets = Annotated[
+    list[str] | None,
+    typer.Option("--unset", metavar="PATH", help="Take away this key of a dict; repeatable.", show_default=False),
 ]
 
 
@@ -258,10 +271,21 @@ def state(
     *,
     at: At = None,
     part: Annotated[str | None, typer.Option("--part", metavar="NAME", help="Only this part, whole.")] = None,
+    sets: Sets = None,
+    unsets: Unsets = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="With --set: why; recorded.")] = "",
+    by: options.By = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print the state of a session, as of its newest snapshot or an earlier restore point."""
+    """Print the state of a session, as of its newest snapshot or an earlier restore point; or change it by hand."""
+    if sets or unsets:
+        if at is not None or part is not None:
+            raise typer.BadParameter("--set and --unset change the newest state; roll back first to change another")
+        versions.edit(
+            place(store), session, sets=sets or [], unsets=unsets or [], reason=reason, by=by, as_json=as_json
+        )
+        return
     with place(store).open() as opened:
         seq = None if at is None else point_of(opened, session, at)
         found = opened.state_at(session, seq)

@@ -43,8 +43,7 @@ def _saved(entry: Entry) -> str:
 
 
 def _replacing(entry: Entry) -> str:
-    by = f" by {entry['by']}" if entry.body.get("by") else ""
-    return f"{points.reason_of(entry)}{by}, from #{entry['parent']}, {len(entry['delta'])} bytes of changes"
+    return f"{points.reason_of(entry)}, from #{entry['parent']}, {len(entry['delta'])} bytes of changes"
 
 
 def _started(entry: Entry) -> str:

@@ -117,15 +117,20 @@ def resume(
 
 def load(target: str) -> Callable[..., Any]:
     """The function of that name. Raises `EntryError`, also when its module cannot be imported."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    find_from_here()
     try:
         return importlib.import_module("perdure.runtime.entry").load(target)  # type: ignore[no-any-return]
     except PerdureError:
         raise
     except Exception as error:
         raise EntryError(f"{target} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def find_from_here() -> None:
+    """Modules are found from the current folder, too."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def watched(store: AgentStore, session: str, *, show: bool | None, as_json: bool, go: Callable[[], Outcome]) -> Outcome:

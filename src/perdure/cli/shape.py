@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.recovery.verify import Read, Report
     from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
+    from perdure.runtime.migrating import Migration
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.replay import Replay
     from perdure.runtime.store import SessionInfo
@@ -186,6 +187,28 @@ def gc(found: GcReport) -> dict[str, Any]:
                 "bytes": one.bytes,
                 "kept": one.kept,
                 "left_alone": one.left_alone or None,
+            }
+            for one in found.sessions
+        ],
+    }
+
+
+def migration(found: Migration) -> dict[str, Any]:
+    """What became of the sessions of a store, or would become of them."""
+    return {
+        "to": found.to,
+        "dry_run": found.dry_run,
+        "stopped": found.stopped,
+        "counts": found.counts,
+        "sessions": [
+            {
+                "session": one.session,
+                "what": one.what,
+                "from": one.source,
+                "steps": list(one.steps),
+                "changes": list(one.changes),
+                "changes_count": one.count,
+                "why": one.why or None,
             }
             for one in found.sessions
         ],

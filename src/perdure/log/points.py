@@ -38,7 +38,9 @@ def reason_of(entry: Entry) -> str:
     if entry.kind == "migrated":
         return f"migrated from {version_text(entry['from'])} to {version_text(entry['to'])}"
     reason = entry["reason"] or ""
-    return f"edited: {reason}" if entry.kind == "edited" else reason
+    if entry.kind == "edited":
+        return f"edited by {entry['by']}" + (f": {reason}" if reason else "")
+    return reason
 
 
 def version_text(version: str) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import Detail
     from perdure.runtime.editing import Changes
+    from perdure.runtime.migrating import Migrated, Migration
     from perdure.runtime.operator import Rollback
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.replay import Replay
@@ -311,6 +312,29 @@ class AsyncStore:
     async def doctor(self, *, deep: bool = False, fix: bool = False) -> Diagnosis:
         """See `AgentStore.doctor`."""
         return await in_thread(self._store.doctor, deep=deep, fix=fix)
+
+    async def migrate(
+        self,
+        to: str,
+        *,
+        fn: Callable[..., Any] | None = None,
+        session: str | None = None,
+        prefix: str = "",
+        dry_run: bool = False,
+        on_each: Callable[[Migrated], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Migration:
+        """See `AgentStore.migrate`; `on_each` and `stop` are called in its thread."""
+        return await in_thread(
+            self._store.migrate,
+            to,
+            fn=fn,
+            session=session,
+            prefix=prefix,
+            dry_run=dry_run,
+            on_each=on_each,
+            stop=stop,
+        )
 
     async def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
         """See `AgentStore.go_on`."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.runtime import kin
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from perdure.ops.collection import GcReport
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erased
     from perdure.ops.going_on import GoneOn
+    from perdure.runtime.migrating import Migrated, Migration
     from perdure.stores.contract import Store as Backend
 
 
@@ -75,6 +78,38 @@ class Keeping:
         from perdure.ops.doctor import doctor
 
         return doctor(self.backend, deep=deep, fix=fix)
+
+    def migrate(
+        self,
+        to: str,
+        *,
+        fn: Callable[..., Any] | None = None,
+        session: str | None = None,
+        prefix: str = "",
+        dry_run: bool = False,
+        on_each: Callable[[Migrated], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Migration:
+        """Brings the states of all sessions to version `to` of their agents, or tells what that would do.
+
+        Or only of those whose ids begin with `prefix`, or of one. `fn` is the code; without it that which each session
+        recorded. Scripts, sessions that are over, and those of another function than `fn` are left as they are; so are
+        those that somebody holds, and those that fail, which is told. `on_each` hears of each as it is done; `stop` is
+        asked before each. Each is durable by itself: stopped or killed, it is just done again. Raises
+        `StoreFailedError`, and for one session that is named `SessionUnknownError`.
+        """
+        from perdure.runtime.migrating import migrate
+
+        return migrate(
+            self,  # type: ignore[arg-type]
+            to,
+            fn=fn,
+            session=None if session is None else check_session_id(session),
+            prefix=prefix,
+            dry_run=dry_run,
+            on_each=on_each or (lambda _: None),
+            stop=stop or (lambda: False),
+        )
 
     def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
         """Makes a new session of what is good of a damaged one: a fork that ends before the damage. Durable on return.

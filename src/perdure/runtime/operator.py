@@ -14,7 +14,6 @@ from perdure.errors import (
     NoPointError,
     RefusedError,
     RolledBack,
-    SessionUnknownError,
     Suspended,
     SuspendedError,
     UndecidedError,
@@ -23,7 +22,7 @@ from perdure.log import points
 from perdure.log.branch import is_restore_point
 from perdure.log.marks import name_mark
 from perdure.session.lease import new_owner
-from perdure.session.opening import Opened, append_one, opening_of, start, take_up
+from perdure.session.opening import Opened, append_one, opened_by, start
 from perdure.session.points import Core
 from perdure.session.request import Commit, Draft, ReadAll, Steps
 from perdure.session.status import status
@@ -31,8 +30,6 @@ from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
-    from perdure.stores.contract import Lease
-    from perdure.stores.contract import Store as Backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +79,6 @@ def rollback(
     """
     with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
         return _rolled_back(opened_by(store.backend, lease), to, reason=reason, by=by, branch=branch)
-
-
-def opened_by(backend: Backend, lease: Lease) -> Opened:
-    """The session that this lease is of, for a person who runs no code in it. Raises `SessionUnknownError`."""
-    writer, reader, tail = take_up(backend, lease.session, epoch=lease.epoch)
-    if not tail:
-        raise SessionUnknownError(f"nothing was ever written to {lease.session}")
-    return Opened(lease, writer, reader, opening_of(reader), tail)
 
 
 def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch: str | None) -> Rollback:

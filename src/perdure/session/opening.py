@@ -338,6 +338,14 @@ def _check_form(opening: Opening, summary: Summary) -> None:
         )
 
 
+def opened_by(store: Store, lease: Lease) -> Opened:
+    """The session that this lease is of, for a person who runs no code in it. Raises `SessionUnknownError`."""
+    writer, reader, tail = take_up(store, lease.session, epoch=lease.epoch)
+    if not tail:
+        raise SessionUnknownError(f"nothing was ever written to {lease.session}")
+    return Opened(lease, writer, reader, opening_of(reader), tail)
+
+
 def newest(opened: Opened) -> Since:
     """The newest re-entry point, and what was recorded since, verified."""
     summary, reader, writer, known = opened.writer.summary, opened.reader, opened.writer, opened.tail
@@ -360,7 +368,7 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
     if (target := due(summary, opened.opening, opened.target)) is not None:
         draft = _migrated(reader, summary, opened.opening, target, found=found)
         opened.writer.commit(Commit((draft,), lambda _: None))
-        return start(opened, code=code, accept_change=accept_change)
+        summary, found, begin = opened.writer.summary, newest(opened), None
     return Start(
         reentry=found.reentry,
         tail=found.tail,
