@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from perdure.values import outward
+
 ROOT = Path(__file__).resolve().parents[2]
 MADE = {".git", ".venv", ".hypothesis", ".mypy_cache", ".ruff_cache", ".pytest_cache", "__pycache__", "dist"}
 
@@ -105,3 +107,9 @@ def test_the_index_of_decisions_lists_them_all() -> None:
     listed = re.findall(r"^- \[.+\]\(.+\)$", index, re.MULTILINE)
     titles = [(path, path.read_text().splitlines()[0].removeprefix("# ")) for path in adr_pages()]
     assert listed == [f"- [{title}]({path.name})" for path, title in titles]
+
+
+def test_whatever_is_logged_is_masked() -> None:
+    sources = (ROOT / "src").rglob("*.py")
+    used = {name for path in sources for name in re.findall(r'getLogger\("([^"]+)"\)', path.read_text())}
+    assert used - set(outward.LOGGERS) == set()

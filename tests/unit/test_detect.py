@@ -87,7 +87,9 @@ def paths(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", TOKENS)
-@pytest.mark.parametrize("around", ["{}", "see {} there", "x={};", '{{"k": "{}"}}', "é{}é", "line\\n{}"])
+@pytest.mark.parametrize(
+    "around", ["{}", "see {} there", "x={};", '{{"k": "{}"}}', "é{}é", "line\\n{}", "job-{}", "KEY_{}"]
+)
 def test_a_token_is_found_in_any_text_and_only_it_is_masked(name: str, around: str) -> None:
     text = around.format(TOKENS[name])
     made = tokens.masked(text)

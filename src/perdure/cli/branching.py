@@ -14,6 +14,7 @@ from perdure.cli.place import place
 from perdure.cli.text import as_point, one_line
 from perdure.log.readable import json_of
 from perdure.recovery.difference import ABSENT
+from perdure.values import outward
 
 if TYPE_CHECKING:
     from perdure.recovery.difference import Change
@@ -100,7 +101,7 @@ def _tell(change: Change) -> None:
     output.say(one_line(f"{change.at}  {said}", chars_max=110))
     for sign, items in (("-", before), ("+", after)):
         for item in items[:ITEMS]:
-            output.say(f"  {sign} {_short(item)}")
+            output.say(f"  {sign} {_short(item, _name(change))}")
         if len(items) > ITEMS:
             output.say(f"  {sign} … {len(items) - ITEMS} more")
 
@@ -118,5 +119,11 @@ def _told(change: Change) -> tuple[str, list[Any], list[Any]]:
     return ("added", [], [change.value]) if change.was is ABSENT else ("changed", [change.was], [change.value])
 
 
-def _short(value: Any) -> str:
-    return one_line(json.dumps(json_of(value), ensure_ascii=False), chars_max=100)
+def _name(change: Change) -> str:
+    """The field whose value changed as a whole."""
+    last = change.path[-1] if change.path and change.op in ("set", "del") else ""
+    return last if isinstance(last, str) else ""
+
+
+def _short(value: Any, name: str = "") -> str:
+    return one_line(json.dumps(outward.document(json_of(value), name), ensure_ascii=False), chars_max=100)

@@ -156,7 +156,7 @@ def _show_action(where: Place, session: str, seq: int, *, as_json: bool) -> None
         return
     output.say(f"{found.call}\n{found.effect}, {found.outcome or 'no outcome is known'}")
     for name, value in found.arguments.items():
-        output.say(f"\n{name} =\n{written(value)}")
+        output.say(f"\n{name} =\n{written(value, name)}")
     for reason in found.not_kept.values():
         output.say(f"\n{reason}")
     if found.outcome == "result":
@@ -297,14 +297,14 @@ def state(
         told = {"state": {name: json_of(v) for name, v in shown.items()}, "absent": shape.absent(absent)}
         output.document({"session": session, "at": seq, **told})
     elif part is not None:
-        output.say(written(found[part]))
+        output.say(written(found[part], part))
     else:
-        output.table(("part", "value"), [(name, _short(value)) for name, value in found.items()])
+        output.table(("part", "value"), [(name, _short(value, name)) for name, value in found.items()])
         tell_absent(absent)
 
 
-def _short(value: Any) -> str:
-    return one_line(values.describe(value), chars_max=120)
+def _short(value: Any, name: str) -> str:
+    return one_line(values.describe(value, name), chars_max=120)
 
 
 def tell_absent(absent: Iterable[Absence]) -> None:

@@ -1,4 +1,4 @@
-"""What goes to stdout and stderr: tables and lines for people, one JSON document for programs."""
+"""What goes to stdout and stderr: tables and lines for people, one JSON document for programs; never a secret."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from perdure.cli.text import visible
+from perdure.values import outward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,22 +21,22 @@ PIPE_COLUMNS = 200
 
 def document(value: Any) -> None:
     """One JSON document, the promise of `--json`."""
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+    sys.stdout.write(json.dumps(outward.document(value), indent=2) + "\n")
 
 
 def line(value: Any) -> None:
     """One JSON document on one line."""
-    sys.stdout.write(json.dumps(value, separators=(",", ":")) + "\n")
+    sys.stdout.write(json.dumps(outward.document(value), separators=(",", ":")) + "\n")
 
 
 def say(text: str = "") -> None:
     """A line for people."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(outward.text(text) + "\n")
 
 
 def warn(text: str) -> None:
     """A line on stderr."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(outward.text(text) + "\n")
     sys.stderr.flush()
 
 
@@ -48,7 +49,7 @@ def table(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
         numbers = all(isinstance(row[place], int) for row in found)
         shown.add_column(columns[place], justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
     for row in found:
-        shown.add_row(*(visible(str(row[place])) for place in kept))
+        shown.add_row(*(visible(outward.text(str(row[place]))) for place in kept))
     _console().print(shown)
 
 

@@ -9,6 +9,7 @@ from perdure.cli import failing
 from perdure.cli.text import decisions
 from perdure.log.readable import json_of, moment
 from perdure.recovery.difference import ABSENT
+from perdure.values import outward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -130,7 +131,9 @@ def diff(found: Diff) -> dict[str, Any]:
 def change(found: Change) -> dict[str, Any]:
     """One change; what there is nothing of is left out."""
     told: dict[str, Any] = {"op": found.op, "path": json_of([*found.path]), "at": found.at}
-    told |= {name: json_of(v) for name, v in (("value", found.value), ("was", found.was)) if v is not ABSENT}
+    field = str(found.path[-1]) if found.path and found.op in ("set", "del") else ""
+    both = (("value", found.value), ("was", found.was))
+    told |= {name: outward.document(json_of(v), field) for name, v in both if v is not ABSENT}
     return told | ({"start": found.start, "deleted": found.deleted} if found.op == "splice" else {})
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure import clock
 from perdure.log.readable import json_of
+from perdure.values import outward
 
 if TYPE_CHECKING:
     from perdure.runtime.outcome import Question
@@ -63,9 +64,10 @@ def as_point(text: str) -> int | str:
     return int(text) if text.removeprefix("-").isdigit() else text
 
 
-def written(value: Any) -> str:
-    """A whole value for the terminal: text as it is, everything else as indented JSON."""
-    return value if isinstance(value, str) else json.dumps(json_of(value), indent=2, ensure_ascii=False)
+def written(value: Any, name: str = "") -> str:
+    """A whole value, that of a field of this `name`, for the terminal: text as it is, else as indented JSON."""
+    shown = outward.document(value if isinstance(value, str) else json_of(value), name)
+    return shown if isinstance(shown, str) else json.dumps(shown, indent=2, ensure_ascii=False)
 
 
 def choice(value: Any) -> str:

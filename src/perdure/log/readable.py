@@ -1,4 +1,6 @@
-"""Records as people and their tools read them: JSON, with the user's values in it decoded. It is never read back.
+"""Records as people and their tools read them: JSON, with the user's values in it decoded, and without secrets.
+
+It is never read back.
 
 What JSON cannot hold is tagged as in the json codec (`{"$bytes": …}`); digests are in hexadecimal.
 """
@@ -38,14 +40,31 @@ def document(entry: Entry, session: str) -> dict[str, Any]:
         "epoch": entry.epoch,
         "kind": entry.kind,
         "time": moment(entry.time_us),
-        "body": {name: _field(name, value) for name, value in entry.body.items()},
+        "body": {name: _shown(name, _field(name, value)) for name, value in entry.body.items()},
     }
 
 
 def view(entry: Entry) -> str:
     """What a record says, as the text of a JSON object, ASCII on one line; long fields only by their length."""
-    body = {name: _brief(name, value) for name, value in entry.body.items() if name != "manifest"}
+    body = {name: _shown(name, _brief(name, value)) for name, value in entry.body.items() if name != "manifest"}
     return json.dumps(body, separators=(",", ":"))
+
+
+def _shown(name: str, field: Any) -> Any:
+    """A field without secrets in it."""
+    if name != "delta" or type(field) is not list:
+        return values.outward.document(field, name)
+    return [_shown_op(op) for op in field]
+
+
+def _shown_op(op: list[Any]) -> list[Any]:
+    name = op[1][-1] if op[0] == "set" and type(op[1][-1]) is str else ""
+    return [
+        op[0],
+        values.outward.document(op[1]),
+        *op[2:-1],
+        *(values.outward.document(last, name) for last in op[2:][-1:]),
+    ]
 
 
 def _brief(name: str, value: Any) -> Any:

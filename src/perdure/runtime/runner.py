@@ -24,6 +24,7 @@ from perdure.errors import (
 from perdure.runtime.outcome import Outcome
 from perdure.session import scope
 from perdure.session.waiting import is_cancelled
+from perdure.values import outward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -108,6 +109,7 @@ def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
         if (yield session.is_completed()):
             return Outcome("completed", session.result)
         yield session.note_failure(error)
+        outward.error(error)
         return Outcome("failed", error=error, reason=f"{type(error).__name__}: {error}")
     except BaseException as cancelled:
         if is_cancelled(cancelled):

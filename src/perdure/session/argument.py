@@ -131,8 +131,8 @@ def again(recorded: Any, part: Any = None) -> Any:
     return part
 
 
-def text(recorded: Any) -> str:
-    """One recorded argument, for people."""
+def text(recorded: Any, name: str = "") -> str:
+    """One recorded argument, that of this `name`, for people."""
     if isinstance(recorded, bytes):
-        return values.describe(values.decode(recorded))
-    return str(recorded.get("text") or f"<{recorded.get('type')}>")
+        return values.describe(values.decode(recorded), name)
+    return values.outward.text(str(recorded.get("text") or f"<{recorded.get('type')}>"))

@@ -104,7 +104,7 @@ class Call:
 
     def text(self) -> str:
         """The call as a person would write it, bounded in length."""
-        return f"{self.name}({', '.join(f'{key}={values.describe(value)}' for key, value in self.named.items())})"
+        return f"{self.name}({', '.join(f'{key}={values.describe(value, key)}' for key, value in self.named.items())})"
 
 
 DECLARED: Final = "__perdure_options__"
@@ -247,7 +247,7 @@ def screened(call: Call, shown: dict[str, Any], guard: values.Guard, *, whole: b
 
 def call_text(name: str, args: dict[str, Any]) -> str:
     """A recorded or live call as a person would write it: `pay(amount=3)`."""
-    return f"{name}({', '.join(f'{key}={argument.text(value)}' for key, value in args.items())})"
+    return f"{name}({', '.join(f'{key}={argument.text(value, key)}' for key, value in args.items())})"
 
 
 def first_difference(recorded: dict[str, Any], live: dict[str, Any]) -> str | None:

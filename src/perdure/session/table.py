@@ -41,7 +41,8 @@ class Table(list[T]):
         shown = [*self] if len(self) <= ROWS_MAX else [*self[: ROWS_MAX // 2], None, *self[-ROWS_MAX // 2 :]]
         first = next(iter(self), None)
         names = [f.name for f in fields(first) if f.name not in self._hidden] if is_dataclass(first) else ["value"]
-        rows = [["…"] * len(names) if row is None else [_cell(row, name) for name in names] for row in shown]
+        told = values.outward.text
+        rows = [["…"] * len(names) if row is None else [told(_cell(row, name)) for name in names] for row in shown]
         return [name.removesuffix(MICROSECONDS).replace("_", " ") for name in names], rows
 
 
@@ -67,5 +68,5 @@ def as_html(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def parts_as_html(parts: dict[str, Any], names: Sequence[str]) -> str:
     """The parts of a state; those that were not loaded only by name."""
-    rows = [(name, values.describe(parts[name]) if name in parts else "(not loaded)") for name in names]
+    rows = [(name, values.describe(parts[name], name) if name in parts else "(not loaded)") for name in names]
     return as_html(("part", "value"), rows) if rows else ""

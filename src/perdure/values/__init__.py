@@ -5,6 +5,7 @@ No input, no output, no state but the registry of classes. `docs/format.md` has 
 
 from __future__ import annotations
 
+from perdure.values import outward
 from perdure.values.absent import AbsentValue, spare
 from perdure.values.blobs import Blobs, has_large_leaf
 from perdure.values.codecs import DEFAULT, PICKLE, PROTOCOLS, decode, encode, field, fitted, inner, plain, written
@@ -48,6 +49,7 @@ __all__ = [
     "is_allowed",
     "is_immutable",
     "named",
+    "outward",
     "packed",
     "plain",
     "same",

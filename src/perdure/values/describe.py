@@ -9,8 +9,13 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final
 
+from perdure.values.tokens import MASK, masked, names_secret
+
 TEXT_MAX: Final = 60
 """Characters of a leaf that are shown."""
+
+LOOKED_MAX: Final = 20 * TEXT_MAX
+"""Characters that are looked at for secrets: a token that begins among those that are shown ends among these."""
 
 KEYS_MAX: Final = 4
 """Keys of a dict that are shown."""
@@ -28,9 +33,14 @@ def class_name(cls: type) -> str:
     return str(name) if module == "builtins" else f"{module}.{name}"
 
 
-def describe(value: object) -> str:
-    """`value` in one line of at most about 100 characters, for people to read; not a format."""
+def describe(value: object, name: str = "") -> str:
+    """`value`, that of a field of this `name`, in one line of at most about 100 characters; not a format.
+
+    Without what looks like a secret.
+    """
     cls = type(value)
+    if name and type(value) is str and names_secret(name, value):
+        return repr(MASK)
     if cls in _LEAVES:
         return _LEAVES[cls](value)
     if cls in (list, tuple, set, frozenset):
@@ -43,6 +53,10 @@ def describe(value: object) -> str:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, str):
+        value = masked(value) if len(value) <= LOOKED_MAX else masked(value[:LOOKED_MAX]) + value[LOOKED_MAX:]
+    elif (made := masked(plain := value[:LOOKED_MAX].decode("latin-1"))) != plain:
+        value = made.encode("latin-1") + value[LOOKED_MAX:]
     if len(value) <= TEXT_MAX:
         return repr(value)
     return f"{value[:TEXT_MAX]!r}… ({len(value)} in all)"

@@ -73,7 +73,8 @@ TOKENS: Final[dict[str, str]] = {
     "vault": r"(?<=hv[sb]\.)[\w-]{24,}",
     "xai": r"xai-[A-Za-z0-9]{60,}",
 }
-"""Whose tokens look how. Each begins a *run*: 16 or more letters, digits, `_` or `-` with none of them before it."""
+"""Whose tokens look how. Each is in a *run*, 16 or more letters, digits, `_` and `-`: at its beginning, or behind one
+of the two last."""
 
 _SHAPES: Final = "|".join(TOKENS.values())
 _AROUND: Final = {
@@ -90,6 +91,8 @@ _AROUND_BYTES: Final = {sign.encode(): re.compile(shape.encode(), re.DOTALL) for
 _RUN_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _RUNS: Final = bytes(ord("a" if code in _RUN_BYTES else " ") for code in range(256))
 _RUN: Final = b"a" * 16
+_JOIN: Final = re.compile("(?<=[A-Za-z0-9])[_-](?=[A-Za-z])")
+_JOIN_IN_BYTES: Final = re.compile(_JOIN.pattern.encode())
 _LENGTH_BYTES: Final = 5
 _BEFORE: Final = b"\\\xc4\xc5\xc6\xd9\xda\xdb"
 _LATER: Final = range(1, _LENGTH_BYTES)
@@ -157,13 +160,16 @@ def _is_token(text: str) -> bool:
     return (_is_drawn(text) or "PRIVATE KEY" in text or ":" in text) and not _PLACEHOLDER.fullmatch(text)
 
 
-def _runs(data: bytes) -> Iterator[int]:
-    """Where the runs begin."""
-    marked = data.translate(_RUNS)
+def _starts(text: str) -> Iterator[int]:
+    """Where a token may begin: where a run does, behind what a backslash stands for, and behind what joins words."""
+    marked = text.encode("ascii", "replace").translate(_RUNS)
     at = marked.find(_RUN)
     while at >= 0:
         yield at
+        if text[at - 1 : at] == "\\":
+            yield at + 1
         end = marked.find(b" ", at)
+        yield from (join.end() for join in _JOIN.finditer(text, at, end if end >= 0 else len(text)))
         at = marked.find(_RUN, end) if end >= 0 else -1
 
 
@@ -181,6 +187,8 @@ def may_have_token(data: bytes) -> bool:
         if len(near.translate(None, _BEFORE)) < len(near) and any(match(data, at + more) for more in _LATER):
             return True
         end = marked.find(b" ", at)
+        if any(match(data, join.end()) for join in _JOIN_IN_BYTES.finditer(data, at, end if end >= 0 else len(data))):
+            return True
         at = marked.find(_RUN, end) if end >= 0 else -1
     return any(sign in data and shape.search(data) for sign, shape in _AROUND_BYTES.items()) or any(
         form in data for value in known() for form in _forms_in_bytes(value)
@@ -189,11 +197,10 @@ def may_have_token(data: bytes) -> bool:
 
 def places(text: str) -> Iterator[tuple[int, int]]:
     """Begin and end of each secret in the text, in any order."""
-    for at in _runs(text.encode("ascii", "replace")):
-        for begin in (at, at + 1) if text[at - 1 : at] == "\\" else (at,):
-            found = _TOKEN.match(text, begin)
-            if found and _is_token(found[0]):
-                yield found.span()
+    for begin in _starts(text):
+        found = _TOKEN.match(text, begin)
+        if found and _is_token(found[0]):
+            yield found.span()
     for sign, shape in _AROUND_TEXT.items():
         if sign in text:
             yield from (found.span() for found in shape.finditer(text) if _is_token(found[0]))
