@@ -86,6 +86,12 @@ ABSENT_COUNT_MAX: Final = 1000
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""
 
+ENVELOPE_S_MAX: Final = 60.0
+"""How long who writes to a sealed store goes on with the data key it knows, when another process has made a new one."""
+
+FAMILIES_COUNT_MAX: Final = 4096
+"""Families of a sealed store whose keys a process keeps at hand."""
+
 SUBMITTED_COUNT_MAX: Final = 256
 """Appends of one store that may wait for their commit without a thread of their own; who submits the next one waits."""
 

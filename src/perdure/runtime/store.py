@@ -36,6 +36,7 @@ from perdure.session.snapshot import Reader, snapshot
 from perdure.session.table import Table
 from perdure.stores import open_store
 from perdure.stores.ids import check_session_id
+from perdure.stores.keys import keys_from
 from perdure.values import Guard
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     from perdure.runtime.editing import Changes
     from perdure.stores.contract import Point
     from perdure.stores.contract import Store as Backend
-    from perdure.stores.witness import Given
+    from perdure.stores.keys import Given, Keys
+    from perdure.stores.witness import Given as WitnessGiven
 
 
 SETTLED = tuple(settling.TOLD)
@@ -405,38 +407,45 @@ def _doubt(actions: Actions, seq: int) -> str:
 def open_agent_store(
     url: str,
     *,
+    keys: Given | None = None,
     lease_s: float = limits.LEASE_S,
     protocol: str = values.DEFAULT,
-    witness: Given | None = None,
+    witness: WitnessGiven | None = None,
     secrets: str | None = None,
     **options: Any,
 ) -> AgentStore:
     """Opens the store at this URL, making it if it is not there: `agents.db`, `sqlite:///path`, `memory:`.
+
+    With `keys` nothing in it is in clear, and nobody without them can write into it. A key is 32 random bytes, or text:
+    base64, `file:/path`, `env:NAME`; of several the first seals, and the others open what was sealed under them. A
+    store is sealed from its beginning or not at all.
 
     `lease_s` is how long an owner that has stopped moving keeps its sessions. `protocol` is how what is written from
     now on is encoded (`docs/protocols.md`); what is there is read whatever it was. `witness` is told outside of the
     store what is written, and asked before anything is read (`docs/protection.md`): the path of a file, an object with
     `tell` and `told`, or a function to tell. `secrets` is what is done about what looks like a secret on its way in
     (`docs/secrets.md`): `refuse` (without it), `mask` or `allow`. Raises `StoreUrlError`, `FormatNewerError`,
-    `StoreFailedError`, `ProtocolError`, `WitnessFailedError`.
+    `StoreFailedError`, `ProtocolError`, `WitnessFailedError`, `KeyNeededError`; with keys `KeyWrongError`,
+    `StorePlainError`, `KeysError`.
     """
     values.check_protocol(protocol)
-    if protocol == values.PICKLE and options.get("keys") is None:
+    if protocol == values.PICKLE and keys is None:
         raise ProtocolError(f"{url}: pickle is only for a store with keys, which prove that its bytes are one's own")
     guard = None if secrets is None else Guard(secrets)
-    backend = open_store(url, **options)
-    store = AgentStore(backend if witness is None else _witnessed(backend, witness), lease_s=lease_s)
+    ring = None if keys is None else keys_from(keys)
+    backend = open_store(url, keys=ring, **options)
+    store = AgentStore(backend if witness is None else _witnessed(backend, witness, ring), lease_s=lease_s)
     store.backend.protocol = protocol
     if guard is not None:
         store.backend.guard = guard
     return store
 
 
-def _witnessed(backend: Backend, witness: Given) -> Backend:
+def _witnessed(backend: Backend, witness: WitnessGiven, keys: Keys | None) -> Backend:
     from perdure.stores.witness import witnessed
 
     try:
-        return witnessed(backend, witness)
+        return witnessed(backend, witness, keys=keys)
     except BaseException:
         backend.close()
         raise

@@ -23,8 +23,8 @@ class Around(Store):
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.url = inner.url
-        self.readable = inner.readable  # type: ignore[misc]  # what it is, the store inside says
-        self.durable = inner.durable  # type: ignore[misc]
+        self.readable, self.durable, self.sealed = inner.readable, inner.durable, inner.sealed
+        self.protocol, self.guard = inner.protocol, inner.guard
 
     def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """See `Store.create`."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
 from perdure.errors import FencedError, PerdureError, SessionError
 from perdure.log import KINDS, Base, Record
@@ -159,10 +159,13 @@ class Store(ABC):
     guard: Guard = REFUSE
     """What is done about a secret on its way in. One that seals all it keeps lets it through."""
 
-    readable: ClassVar[bool] = False
+    readable: bool = False
     """Whether people read what it keeps with tools of their own, so that batches come with `views`."""
 
-    durable: ClassVar[bool]
+    sealed: bool = False
+    """Whether nothing that it is given is kept in clear."""
+
+    durable: bool
     """Whether what was acknowledged is there after the process, and the machine, have died."""
 
     @abstractmethod

@@ -7,8 +7,9 @@ import re
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from perdure.errors import StoreUrlError
+from perdure.errors import KeyNeededError, StoreUrlError
 from perdure.stores.contract import Store
+from perdure.stores.keys import VARIABLE, Given, Keys, keys_from
 
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 """Two characters at least: a single one is a drive."""
@@ -32,15 +33,47 @@ class _Module(Protocol):
     def open_url(self, place: str, **options: object) -> Store: ...
 
 
-def open_store(url: str | os.PathLike[str], **options: object) -> Store:
-    """Opens a store, making it if there is none at that place.
+def open_store(url: str | os.PathLike[str], *, keys: Given | None = None, **options: object) -> Store:
+    """Opens a store, making it if there is none at that place; with `keys` one in which nothing is in clear.
 
     `url` is a path ("agents.db"), "sqlite:///agents.db" (relative), "sqlite:////var/lib/agents.db" (absolute),
     "file:///var/lib/agents" (a folder, absolute), "file:agents" (relative), "memory:" (a fresh one) or "memory:name"
-    (shared by name within the process). `options` are those of the store's class. Raises `StoreUrlError` when there is
-    no such store or the place is something else, `StoreFailedError` when it cannot be reached, `FormatNewerError` when
-    a newer perdure made it.
+    (shared by name within the process). `keys` are one or several keys, see `stores.keys.keys_from`: the first seals,
+    the others only open what was sealed under them. `options` are those of the store's class.
+
+    Raises `StoreUrlError` when there is no such store or the place is something else, `StoreFailedError` when it cannot
+    be reached, `FormatNewerError` when a newer perdure made it; `KeyNeededError` for a store that is sealed, without
+    keys; `KeyWrongError`, `StorePlainError` and `KeysError` with them.
     """
+    given = None if keys is None else keys_from(keys)
+    store = _opened(url, options)
+    try:
+        return _plain(store) if given is None else _sealed(store, given)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _plain(store: Store) -> Store:
+    """The same store, unless it is sealed."""
+    stored = store.envelope()
+    if stored is not None:
+        from perdure.stores.sealed.envelope import key_id
+
+        raise KeyNeededError(
+            f"{store.url}: is sealed, under key {key_id(stored)}; give that key: keys=…, on the command line --key or "
+            f"{VARIABLE}. Nothing was changed"
+        )
+    return store
+
+
+def _sealed(store: Store, keys: Keys) -> Store:
+    from perdure.stores.sealed import SealedStore
+
+    return SealedStore(store, keys)
+
+
+def _opened(url: str | os.PathLike[str], options: dict[str, object]) -> Store:
     text = os.fspath(url)
     found = _SCHEME.match(text)
     if found is None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from perdure.errors import DamageError, KeysError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
 
 KEY_BYTES: Final = 32
@@ -22,7 +24,7 @@ TAG_BYTES: Final = 16
 def gcm(key: bytes) -> AESGCM:
     """AES-256-GCM under this key. Raises `KeysError` when the extra is missing."""
     try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - an extra
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
         raise _missing() from error
     return AESGCM(key)
@@ -31,7 +33,7 @@ def gcm(key: bytes) -> AESGCM:
 def siv(key: bytes) -> AESSIV:
     """AES-SIV under this key of 64 bytes: equal input gives equal output. Raises `KeysError` as `gcm` does."""
     try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESSIV  # noqa: PLC0415 - an extra
+        from cryptography.hazmat.primitives.ciphers.aead import AESSIV
     except ImportError as error:
         raise _missing() from error
     return AESSIV(key)
@@ -44,10 +46,20 @@ def sealed(cipher: AESGCM, data: bytes, *, bound: bytes, nonce: bytes) -> bytes:
 
 def opened(cipher: AESGCM, stored: bytes, *, bound: bytes) -> bytes:
     """The data that was sealed so. Raises `DamageError` unless these bytes were, under this key and bound to this."""
-    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - an extra
+    from cryptography.exceptions import InvalidTag
 
     try:
         return cipher.decrypt(stored[:NONCE_BYTES], stored[NONCE_BYTES:], bound)
+    except (InvalidTag, ValueError) as error:
+        raise DamageError("its bytes are not what was sealed here") from error
+
+
+def siv_opened(cipher: AESSIV, stored: bytes, *, bound: Sequence[bytes]) -> bytes:
+    """The data of what AES-SIV made. Raises `DamageError` as `opened` does."""
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return cipher.decrypt(stored, list(bound))
     except (InvalidTag, ValueError) as error:
         raise DamageError("its bytes are not what was sealed here") from error
 
