@@ -38,6 +38,8 @@ POINTS: Final = {
     "import.begun": "the session that is imported is made or taken, nothing more of it is written",
     "import.chunks": "some chunks of what is imported are stored, the records that name them are not",
     "import.part": "some records of what is imported are written, the last of them are not",
+    "restored.begun": "the new incarnation of a restored store is begun, no session of it is taken on",
+    "restored.inside": "a session of a restored store is taken on, the next one is not",
     "witness.before": "a witness is about to be told, the store has committed",
     "witness.inside": "the file of a witness is written anew under another name, not yet renamed",
     "import.whole": "all of what is imported is written, its lease is not given back",

@@ -153,7 +153,8 @@ def test_the_json_of_verify_is_as_promised_and_names_the_damage(waiting: Cli) ->
     with closing(sqlite3.connect("perdure.db", isolation_level=None)) as db:
         db.execute("UPDATE records SET body = zeroblob(length(body)) WHERE key & 255 = 7")
     found = cli.json("verify", status=20)
-    assert names(found) == names(promised("verify"))
+    accepted = cli.json("verify", "--accept-restored", "the disk died", status=20)
+    assert names(found) | names(accepted) == names(promised("verify"))
     assert 7 in [problem["seq"] for problem in found["sessions"][0]["problems"]]
     status, out, _ = cli("verify", "w")
     assert (status, out.splitlines()[-2]) == (20, "  provably good: its snapshot #8, and none that is newer")

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,34 @@ def test_two_that_begin_at_once_read_one_another(tmp_path: Path) -> None:
         one.tell_now([told("s", 2)])
     with witnessed(open_store("memory:"), path, keys=keys) as store:
         assert [(told.session, told.seq) for told in store.roll()] == [("s", 2), ("t", 1)]
+
+
+def test_readers_beside_many_writers_are_never_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WITNESS_AGAIN_S", 0.0)
+    monkeypatch.setattr(limits, "WITNESS_EVERY_S", 0.0)
+    path, url, ended = tmp_path / "witness", str(tmp_path / "agents.db"), threading.Event()
+
+    def write(number: int) -> None:
+        with perdure.open(url, witness=path) as store:
+            for turn in range(15):
+                with store.session(f"s{number}") as s:
+                    s.state["turn"] = turn
+                    s.save()
+
+    def read() -> int:
+        times = 0
+        with perdure.open(url, witness=path) as store:
+            while not ended.is_set() or not times:
+                for info in store.sessions():
+                    assert info.status != "damaged", info.reason
+                    store.state_at(info.id)
+                    times += 1
+        return times
+
+    with ThreadPoolExecutor(6) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        writers = [pool.submit(write, number) for number in range(4)]
+        for writer in writers:
+            writer.result()
+        ended.set()
+        assert all(reader.result() for reader in readers)

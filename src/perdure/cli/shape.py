@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.log.branches import Branch
     from perdure.ops.collection import GcReport
     from perdure.ops.doctor import Diagnosis
+    from perdure.ops.restored import Accepted
     from perdure.recovery.difference import Change, Diff
     from perdure.recovery.verify import Read, Report
     from perdure.runtime.content import ActionContent
@@ -149,6 +150,14 @@ def report(found: Report) -> dict[str, Any]:
         "read": read(found.read),
         "problems": [{"seq": p.seq, "kind": p.kind, "what": p.what} for p in found.problems],
     }
+
+
+def accepted(found: Accepted | None) -> dict[str, Any] | None:
+    """What accepting a restored store did."""
+    if found is None:
+        return None
+    left = [{"session": session, "why": why} for session, why in found.left]
+    return {**asdict(found), "left": left}
 
 
 def read(found: Read) -> dict[str, Any]:

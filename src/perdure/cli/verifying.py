@@ -10,12 +10,14 @@ import typer
 from typer.core import TyperCommand
 
 from perdure.cli import options, output, shape
+from perdure.cli.deciding import chosen_by
 from perdure.cli.place import place
 from perdure.cli.text import bytes_of, one_line
 from perdure.errors import DamageError
 from perdure.recovery.verify import EVERYTHING, STRUCTURE, Part, Read, part
 
 if TYPE_CHECKING:
+    from perdure.ops.restored import Accepted
     from perdure.recovery.verify import Report
 
 _OPTION: Final = "--read-data"
@@ -58,6 +60,15 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    accept_restored: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHY",
+            help="First accept, on the record, that the store was put back to an older copy; say why.",
+            show_default=False,
+        ),
+    ] = None,
+    by: options.By = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
@@ -66,17 +77,33 @@ def verify(
     The chain, the records, the indexes; the newest restore point is restored to prove it. Ends with 20 on damage.
     """
     with place(store).open() as opened:
+        accepted = None
+        if accept_restored is not None:
+            accepted = opened.accept_restored(accept_restored, by=chosen_by(by))
         sessions = [session] if session is not None else [info.id for info in opened.sessions()]
         found = [opened.verify(one, read_data=read_data or False) for one in sessions]
     ok = all(report.ok for report in found)
     total = _total(found, data=part(read_data) if read_data else STRUCTURE)
     if as_json:
-        output.document({"ok": ok, "sessions": [shape.report(one) for one in found], "read": shape.read(total)})
+        told = {"ok": ok, "sessions": [shape.report(one) for one in found], "read": shape.read(total)}
+        output.document(told | {"accepted": shape.accepted(accepted)})
     else:
+        if accepted is not None:
+            _tell_accepted(accepted)
         for report in found:
             _tell(report)
         output.say(_read_text(total))
     raise typer.Exit(0 if ok else DamageError.exit_status)
+
+
+def _tell_accepted(accepted: Accepted) -> None:
+    output.say(f"accepted: incarnation {accepted.incarnation} of the store")
+    if accepted.lost:
+        output.say(f"  not in this copy: {', '.join(accepted.lost)}")
+    if accepted.erased:
+        output.say(f"  erased again: {', '.join(accepted.erased)}")
+    for session, why in accepted.left:
+        output.say(f"  left as it is: {session}: {one_line(why, chars_max=300)}")
 
 
 def _total(found: list[Report], *, data: Part) -> Read:

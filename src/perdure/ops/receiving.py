@@ -24,7 +24,7 @@ from perdure.session import needs
 from perdure.session.lease import Keeper, acquire
 from perdure.session.snapshot import Reader, gone
 from perdure.session.writer import keyframes_of, points_of
-from perdure.stores.contract import Batch, Store
+from perdure.stores.contract import Batch, Store, epoch_after
 from perdure.stores.contract import Item as Waiting
 
 if TYPE_CHECKING:
@@ -167,7 +167,8 @@ class _Receiving:
         self.session = first.session
         try:
             batch = Batch((first,), summary=_more_to_come(first))
-            self.store.fork(first.session, batch, base=base, epoch=self.origin.epoch + 1)
+            epoch = epoch_after(self.origin.epoch, incarnation=self.store.incarnation())
+            self.store.fork(first.session, batch, base=base, epoch=epoch)
         except SessionExistsError:
             self.now = self._half(first.session)
         else:

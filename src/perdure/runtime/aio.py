@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erased
     from perdure.ops.going_on import GoneOn
+    from perdure.ops.restored import Accepted
     from perdure.ops.transfer import Moved
     from perdure.recovery.difference import Diff
     from perdure.recovery.preview import Preview
@@ -335,6 +336,10 @@ class AsyncStore:
             on_each=on_each,
             stop=stop,
         )
+
+    async def accept_restored(self, reason: str, *, by: str = "operator") -> Accepted:
+        """See `AgentStore.accept_restored`."""
+        return await in_thread(self._store.accept_restored, reason, by=by)
 
     async def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
         """See `AgentStore.go_on`."""

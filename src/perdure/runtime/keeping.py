@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erased
     from perdure.ops.going_on import GoneOn
+    from perdure.ops.restored import Accepted
     from perdure.runtime.migrating import Migrated, Migration
     from perdure.stores.contract import Store as Backend
 
@@ -22,6 +23,12 @@ class Keeping:
     """The part of `AgentStore` that keeps house."""
 
     backend: Backend
+    _lease_s: float
+
+    if TYPE_CHECKING:
+
+        @property
+        def _owner(self) -> str: ...
 
     def gc(
         self,
@@ -110,6 +117,18 @@ class Keeping:
             on_each=on_each or (lambda _: None),
             stop=stop or (lambda: False),
         )
+
+    def accept_restored(self, reason: str, *, by: str = "operator") -> Accepted:
+        """Accepts that the store was put back to an older copy of itself, on the record. Durable on return.
+
+        Begins a new incarnation of the store, so that no epoch is given a second time: whoever still writes as before
+        is fenced. Each session's log has a note with the reason; the witness is told how they stand now, and which are
+        lost. What was erased since is erased again. A session that is damaged, or held for long, is left as it is and
+        named. Killed anywhere, it is just done again. Raises `RefusedError` without a reason.
+        """
+        from perdure.ops.restored import accept
+
+        return accept(self.backend, reason=reason, by=by, owner=self._owner, lease_s=self._lease_s)
 
     def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
         """Makes a new session of what is good of a damaged one: a fork that ends before the damage. Durable on return.

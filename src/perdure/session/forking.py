@@ -22,7 +22,7 @@ from perdure.session.opening import FORMAT_VERSION, opening_of, summary_of
 from perdure.session.request import Draft
 from perdure.session.snapshot import Reader
 from perdure.session.writer import keyframes_of
-from perdure.stores.contract import Batch
+from perdure.stores.contract import Batch, epoch_after
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,8 @@ def fork(
     opening = opening_of(reader, upto=seq)
     body = _body(opening.body, {"session": source, "seq": seq, "reason": reason, "by": by}) | (own or {})
     store.guard.named(session, at="the session's id")
-    entry = Entry(seq + 1, record.epoch + 1, "opened", clock.now_us(), store.guard.body("opened", body))
+    epoch = epoch_after(record.epoch, incarnation=store.incarnation())
+    entry = Entry(seq + 1, epoch, "opened", clock.now_us(), store.guard.body("opened", body))
     drafts = [replace(draft, body=store.guard.body(draft.kind, draft.body)) for draft in drafts]
     first = [entry, *_keyframes(reader, seq, head=head.seq, first=entry)]
     batch = _batch(session, record.chain, known, first, drafts, reader=reader)

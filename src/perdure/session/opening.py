@@ -32,7 +32,7 @@ from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.session.survey import beyond
 from perdure.session.version import Target, due, version_of
 from perdure.session.writer import Writer
-from perdure.stores.contract import Lease
+from perdure.stores.contract import Lease, epoch_after
 from perdure.values import detect
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _taken(
 ) -> Opened:
     """The session in the epoch after `seen`; None makes it: then nothing has to be read. What is wrong is met first."""
     session = opening.session
-    epoch = 1 if seen is None else seen.epoch + 1
+    epoch = epoch_after(seen.epoch if seen else 0, incarnation=store.incarnation())
     writer, reader, tail = (_begin if seen is None else take_up)(store, session, epoch=epoch)
     recorded = opening_of(reader) if tail else None
     if recorded is not None:

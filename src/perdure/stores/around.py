@@ -136,6 +136,14 @@ class Around(Store):
         """See `Store.put_envelope`."""
         self.inner.put_envelope(session, new, seen=seen)
 
+    def incarnation(self) -> int:
+        """See `Store.incarnation`."""
+        return self.inner.incarnation()
+
+    def begin_incarnation(self, number: int) -> None:
+        """See `Store.begin_incarnation`."""
+        self.inner.begin_incarnation(number)
+
     def chain_key(self, session: str) -> bytes | None:
         """See `Store.chain_key`."""
         return self.inner.chain_key(session)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from perdure.errors import FencedError, PerdureError, SessionError
+from perdure.errors import ConflictError, FencedError, PerdureError, SessionError
 from perdure.log import KINDS, Base, Record
 from perdure.values import REFUSE, Guard
 
@@ -134,6 +134,21 @@ def incarnation_of(epoch: int) -> int:
     return epoch >> INCARNATION_BITS
 
 
+def epoch_after(seen: int, *, incarnation: int) -> int:
+    """The epoch that follows this one in a store of this incarnation: above all that others can have been given."""
+    return max(seen, incarnation << INCARNATION_BITS) + 1
+
+
+def check_incarnation(session: str, batch: Batch, *, newest: int) -> None:
+    """Raises `ConflictError` for records of an incarnation that is over: who writes without a lease may be of one."""
+    epoch = batch.records[0].epoch if batch.records else newest
+    if incarnation_of(epoch) < incarnation_of(newest):
+        raise ConflictError(
+            f"{session}: epoch {epoch} is of an incarnation of the store that is over, the newest lease is of "
+            f"{newest}; open the session again"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """A session as its new owner has it. `sent` is the number of the newest item that was ever sent to it."""
@@ -173,7 +188,8 @@ class Store(ABC):
         """Makes an empty session, held by `owner` in this epoch, in one transaction; durable on return.
 
         `family` names the family it joins; without one it founds the family of its own id. `epoch` is above 1 for a log
-        that was begun elsewhere. Raises `SessionIdError`, `SessionExistsError`, `SessionErasedError`.
+        that was begun elsewhere; it is raised to the first of the store's incarnation (`epoch_after`). Raises
+        `SessionIdError`, `SessionExistsError`, `SessionErasedError`.
         """
 
     @abstractmethod
@@ -191,6 +207,8 @@ class Store(ABC):
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """Takes the session in the next epoch, if its lease is still exactly `seen`; durable on return.
 
+        The next epoch is `epoch_after(seen.epoch, incarnation=self.incarnation())`.
+
         Whether `seen` may be taken (released, over, its owner dead) is for the caller to know. Raises `HeldError` when
         the lease has moved.
         """
@@ -200,9 +218,10 @@ class Store(ABC):
         """Takes a session and writes what its new owner begins with, all of it or nothing; durable on return.
 
         With `seen` as `claim` does it, for a log that ends where the batch goes on; with None as `create` does it, in a
-        family of its own, in epoch 1, for a log that the batch begins. Raises what these and `append` raise: about the
-        lease first, then about the head. `ValueError` for a batch without records. After `StoreFailedError` the head
-        says whether it is done: it can only be if the log ends with these records.
+        family of its own, in its first epoch, for a log that the batch begins. Raises what these and `append` raise:
+        about the lease first, then about the head, and `ConflictError` for records of an incarnation that is over.
+        `ValueError` for a batch without records. After `StoreFailedError` the head says whether it is done: it can only
+        be if the log ends with these records.
         """
 
     @abstractmethod
@@ -230,7 +249,8 @@ class Store(ABC):
         """Writes the batch if `epoch` is the newest, held by somebody, and the log ends at `head`; durable on return.
 
         Returns the number of the newest item that was ever sent to the session, 0 for none: so a writer hears of its
-        inbox without asking. `epoch` None is that of a writer who holds no lease: it may write while nobody holds one.
+        inbox without asking. `epoch` None is that of a writer who holds no lease: it may write while nobody holds one,
+        and while no incarnation began after that of the records; else `ConflictError`.
 
         Records must be of this session and numbered from head + 1 without gaps, points, marks and keyframes must speak
         of records up to the new end; else `ValueError`. Raises `FencedError` (`HeldError` without an epoch) first, then
@@ -351,6 +371,18 @@ class Store(ABC):
 
         Holds no lease. Raises `ConflictError` when something else is there. An envelope holds wrapped keys: no byte of
         one that was replaced stays, and it goes with the last session of its family.
+        """
+
+    @abstractmethod
+    def incarnation(self) -> int:
+        """How many times the place was taken back to an older copy of itself, on the record; 0 at first."""
+
+    @abstractmethod
+    def begin_incarnation(self, number: int) -> None:
+        """Makes this the incarnation of the place, if it is above the present one; durable on return.
+
+        From then on `create` and `claim` give epochs of this one only. Leases are as they were: whoever begins it
+        claims each session.
         """
 
     def chain_key(self, session: str) -> bytes | None:

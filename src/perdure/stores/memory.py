@@ -26,7 +26,9 @@ from perdure.stores.contract import (
     check_batch,
     check_change,
     check_fork,
+    check_incarnation,
     check_opening,
+    epoch_after,
 )
 from perdure.stores.ids import check_session_id
 
@@ -67,6 +69,7 @@ class _Place:
     chunks: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     envelopes: dict[str | None, bytes] = field(default_factory=dict)
     changes: count[int] = field(default_factory=lambda: count(1))
+    incarnation: int = 0
 
 
 _PLACES: Final[dict[str, _Place]] = {}
@@ -98,6 +101,7 @@ class MemoryStore(Store):
         check_session_id(family or session)
         with self._open() as place:
             self._check_new(session)
+            epoch = epoch_after(epoch - 1, incarnation=place.incarnation)
             lease = Lease(session, epoch, refusals.named(owner), 0)
             place.sessions[session] = _Session(family or session, lease, next(place.changes))
             return lease
@@ -116,18 +120,21 @@ class MemoryStore(Store):
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """See `Store.claim`."""
-        with self._open():
+        with self._open() as place:
             found = self._session(session)
             if found.lease != seen:
                 raise refusals.held(found.lease)
-            found.lease = Lease(session, seen.epoch + 1, refusals.named(owner), 0)
+            epoch = epoch_after(seen.epoch, incarnation=place.incarnation)
+            found.lease = Lease(session, epoch, refusals.named(owner), 0)
             return found.lease
 
     def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
         """See `Store.open`."""
         head = check_opening(check_session_id(session), batch, seen=seen)
-        lease = Lease(session, 1 if seen is None else seen.epoch + 1, refusals.named(owner), 0)
         with self._open() as place:
+            epoch = epoch_after(seen.epoch if seen else 0, incarnation=place.incarnation)
+            lease = Lease(session, epoch, refusals.named(owner), 0)
+            check_incarnation(session, batch, newest=epoch)
             if seen is None:
                 self._check_new(session)
                 found = _Session(session, lease, 0)
@@ -164,6 +171,7 @@ class MemoryStore(Store):
         check_batch(session, batch, head=head)
         with self._open() as place:
             found = self._held(session, epoch=epoch)
+            check_incarnation(session, batch, newest=found.lease.epoch)
             if found.end != head:
                 raise refusals.conflict(session, head=found.end, expected=head)
             self._write(place, found, batch, session=session)
@@ -319,6 +327,16 @@ class MemoryStore(Store):
                 raise refusals.other_envelope(session or self.url)
             faults.reach("envelope.inside")
             place.envelopes[family] = new
+
+    def incarnation(self) -> int:
+        """See `Store.incarnation`."""
+        with self._open() as place:
+            return place.incarnation
+
+    def begin_incarnation(self, number: int) -> None:
+        """See `Store.begin_incarnation`."""
+        with self._open() as place:
+            place.incarnation = max(place.incarnation, number)
 
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`. Memory is given back by itself."""

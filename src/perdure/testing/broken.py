@@ -127,6 +127,14 @@ class Passing(Store):
         """Handed on."""
         self.right.put_envelope(session, new, seen=seen)
 
+    def incarnation(self) -> int:
+        """Handed on."""
+        return self.right.incarnation()
+
+    def begin_incarnation(self, number: int) -> None:
+        """Handed on."""
+        self.right.begin_incarnation(number)
+
     def give_back(self, *, bytes_max: int) -> int:
         """Handed on."""
         return self.right.give_back(bytes_max=bytes_max)

@@ -111,6 +111,35 @@ class HasOneEnvelope(Passing):
         self.right.put_envelope(None, new, seen=seen)
 
 
+class ClaimsAsEver(Passing):
+    """Gives epochs that were given before the place was taken back."""
+
+    caught_by = "test_epochs_are_those_of_the_incarnation"
+
+    def begin_incarnation(self, number: int) -> None:
+        """Only noted."""
+        self._number = max(number, self.incarnation())
+
+    def incarnation(self) -> int:
+        """What was noted."""
+        return getattr(self, "_number", 0)
+
+
+class FallsBack(Passing):
+    """Takes any number for its incarnation."""
+
+    caught_by = "test_an_incarnation_stays_and_never_falls"
+
+    def begin_incarnation(self, number: int) -> None:
+        """Handed on, and noted."""
+        self.right.begin_incarnation(number)
+        self._number = number
+
+    def incarnation(self) -> int:
+        """The last one that was said."""
+        return getattr(self, "_number", 0) or self.right.incarnation()
+
+
 BROKEN = (
     AmendsInTwo,
     KeepsBodies,
@@ -120,5 +149,7 @@ BROKEN = (
     NeverGivesBack,
     PutsWhateverIsThere,
     HasOneEnvelope,
+    ClaimsAsEver,
+    FallsBack,
 )
 """All of them."""

@@ -5,6 +5,7 @@
     families/        a folder for each family, with its chunks and, in a sealed store, its envelope
     envelope         of a sealed store: its own
     erased/          a folder for each session that was deleted, named by a digest of its id: empty, once it is wiped
+    incarnation      how many times it was taken back to an older copy, on the record; not there: never
     making/          sessions that are being made; what a crash leaves here is nothing
     tick             grows when another session than the one before is written; orders listings
 
@@ -21,13 +22,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from perdure.errors import FormatNewerError, StoreFailedError, StoreUrlError
+from perdure.errors import DamageError, FormatNewerError, StoreFailedError, StoreUrlError
 from perdure.stores.file import disk, lock
 from perdure.stores.file.lines import LAYOUT
 from perdure.stores.file.names import folder_name, tomb_name
 
 _MARK: Final = "perdure.json"
 _TICK: Final = "tick"
+_INCARNATION: Final = "incarnation"
 _FOLDERS: Final = ("sessions", "families", "erased", "making")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _TICK_CHARS: Final = 20
@@ -65,6 +67,21 @@ class Root:
     def envelope(self, family: str | None) -> Path:
         """The file of a family's envelope, or of the store's own."""
         return (self.path if family is None else self.family(family)) / "envelope"
+
+    def incarnation(self) -> int:
+        """How many times the store was taken back. Raises `DamageError`."""
+        stored = disk.read_whole(self.path / _INCARNATION)
+        if stored is None:
+            return 0
+        if not stored.strip().isdigit():
+            raise DamageError(f"{self.path / _INCARNATION}: is not what was written")
+        return int(stored)
+
+    def begin_incarnation(self, number: int) -> None:
+        """Makes it this one, if that is above the present one."""
+        if number > self.incarnation():
+            disk.replace(self.path / _INCARNATION, b"%d\n" % number)
+            disk.sync_folder(self.path)
 
     def tomb(self, session: str) -> Path:
         """What is there once the session is deleted."""

@@ -29,7 +29,9 @@ from perdure.stores.contract import (
     Store,
     check_batch,
     check_change,
+    check_incarnation,
     check_opening,
+    epoch_after,
 )
 from perdure.stores.file import chunk_files, disk, hint, lines
 from perdure.stores.file import commit as commits
@@ -80,8 +82,9 @@ class FileStore(Store):
         """See `Store.create`."""
         check_session_id(session)
         family = check_session_id(session if family is None else family)
-        lease = Lease(session, epoch, refusals.named(owner), 0)
         with self._using():
+            epoch = epoch_after(epoch - 1, incarnation=self._root.incarnation())
+            lease = Lease(session, epoch, refusals.named(owner), 0)
             self._sessions.create(lease, family=family)
         return lease
 
@@ -106,20 +109,28 @@ class FileStore(Store):
             newest = self._lease(folder)
             if newest != seen:
                 raise refusals.held(newest)
-            return self._set_lease(folder, Lease(session, seen.epoch + 1, refusals.named(owner), 0))
+            epoch = epoch_after(seen.epoch, incarnation=self._root.incarnation())
+            return self._set_lease(folder, Lease(session, epoch, refusals.named(owner), 0))
 
     def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
         """See `Store.open`."""
         head = check_opening(check_session_id(session), batch, seen=seen)
-        lease = Lease(session, 1 if seen is None else seen.epoch + 1, refusals.named(owner), 0)
         if seen is None:
             with self._using():
+                lease = self._next(session, batch, owner=owner, seen=0)
                 self._sessions.create(lease, family=session, batch=batch)
             return Held(lease)
         with self._keeping(batch), self._writing(session) as folder:
+            lease = self._next(session, batch, owner=owner, seen=seen.epoch)
             before = self._as_seen(folder, seen, head=head)
             taken = replace(before, epoch=lease.epoch, owner=lease.owner)
             return Held(lease, self._write(folder, taken, batch))
+
+    def _next(self, session: str, batch: Batch, *, owner: str, seen: int) -> Lease:
+        """The lease of who opens it after this epoch with this batch."""
+        epoch = epoch_after(seen, incarnation=self._root.incarnation())
+        check_incarnation(session, batch, newest=epoch)
+        return Lease(session, epoch, refusals.named(owner), 0)
 
     def renew(self, lease: Lease) -> Lease:
         """See `Store.renew`. It is not synced: after a power cut its owner is gone."""
@@ -158,6 +169,7 @@ class FileStore(Store):
         check_batch(session, batch, head=head)
         with self._keeping(batch), self._writing(session) as folder:
             before = self._held(folder, epoch=epoch)
+            check_incarnation(session, batch, newest=before.epoch)
             if before.seq != head:
                 raise refusals.conflict(session, head=before.seq, expected=head)
             return self._write(folder, before, batch)
@@ -364,6 +376,16 @@ class FileStore(Store):
             return self._root.envelope(None)
         with self._reading(session) as folder:
             return self._root.envelope(folder.family)
+
+    def incarnation(self) -> int:
+        """See `Store.incarnation`."""
+        with self._using():
+            return self._root.incarnation()
+
+    def begin_incarnation(self, number: int) -> None:
+        """See `Store.begin_incarnation`. A file of its own, which is there whole or not at all."""
+        with self._using(), self._root.locked(shared=False):
+            self._root.begin_incarnation(number)
 
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`. Files that are not needed are removed at once, so there is never more to give."""

@@ -33,11 +33,13 @@ from perdure.stores.contract import (
     check_batch,
     check_change,
     check_fork,
+    check_incarnation,
     check_opening,
+    epoch_after,
 )
 from perdure.stores.ids import check_session_id
 from perdure.stores.space import free_bytes
-from perdure.stores.sqlite import envelopes, file, fork, rows
+from perdure.stores.sqlite import envelopes, file, fork, incarnations, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
 from perdure.stores.sqlite.descriptor import Descriptor
 from perdure.stores.sqlite.group import Group
@@ -99,10 +101,11 @@ class SqliteStore(Store):
         """See `Store.create`."""
         check_session_id(session)
         family = check_session_id(session if family is None else family)
-        lease = Lease(session, epoch, refusals.named(owner), 0)
 
         def create(db: sqlite3.Connection) -> Lease:
             self._sessions.check_new(db, session)
+            began = epoch_after(epoch - 1, incarnation=incarnations.get(db, self.url))
+            lease = Lease(session, began, refusals.named(owner), 0)
             return rows.create(db, lease, family=family).lease
 
         return self._group.write(create)
@@ -128,16 +131,19 @@ class SqliteStore(Store):
             row = self._sessions.row(db, session)
             if row.lease != seen:
                 raise refusals.held(row.lease)
-            return rows.set_lease(db, row, Lease(session, seen.epoch + 1, refusals.named(owner), 0))
+            epoch = epoch_after(seen.epoch, incarnation=incarnations.get(db, self.url))
+            return rows.set_lease(db, row, Lease(session, epoch, refusals.named(owner), 0))
 
         return self._group.write(claim)
 
     def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
         """See `Store.open`."""
         head = check_opening(check_session_id(session), batch, seen=seen)
-        lease = Lease(session, 1 if seen is None else seen.epoch + 1, refusals.named(owner), 0)
 
         def take(db: sqlite3.Connection) -> Held:
+            epoch = epoch_after(seen.epoch if seen else 0, incarnation=incarnations.get(db, self.url))
+            lease = Lease(session, epoch, refusals.named(owner), 0)
+            check_incarnation(session, batch, newest=epoch)
             if seen is None:
                 self._sessions.check_new(db, session)
                 row = rows.create(db, lease, family=session)
@@ -214,6 +220,7 @@ class SqliteStore(Store):
 
         def append(db: sqlite3.Connection) -> int:
             row = self._sessions.held(db, session, epoch=epoch)
+            check_incarnation(session, batch, newest=row.lease.epoch)
             if row.seq != head:
                 raise refusals.conflict(session, head=row.seq, expected=head)
             rows.append(db, session, row, batch)
@@ -351,6 +358,15 @@ class SqliteStore(Store):
         self._group.write(put)
         if seen is not None:
             self._scrub("replaced")
+
+    def incarnation(self) -> int:
+        """See `Store.incarnation`."""
+        with self._reader.transaction("DEFERRED") as db:
+            return incarnations.get(db, self.url)
+
+    def begin_incarnation(self, number: int) -> None:
+        """See `Store.begin_incarnation`. The first one makes the file one of layout 2."""
+        self._group.write(lambda db: incarnations.begin(db, number, self.url))
 
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`. With the last of it the log is carried over, so that the file is smaller."""

@@ -19,7 +19,7 @@ from perdure.stores import refusals
 from perdure.stores.around import Around
 from perdure.stores.contract import Head, incarnation_of
 from perdure.stores.witness.teller import Teller, WitnessState
-from perdure.stores.witness.told import ERASED, ERASING, HEAD, LOST, Roll, Signer, Told
+from perdure.stores.witness.told import ERASED, ERASING, HEAD, LOST, Roll, Signer, Told, told_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -49,7 +49,7 @@ class WitnessedStore(Around):
         self._asked_s = clock.monotonic_s()
         self._take(self._teller.told())
         if not len(self._roll):
-            self.tell_now(_head_of(head) for head in inner.heads() if head.seq)
+            self.tell_now(told_of(head) for head in inner.heads() if head.seq)
 
     # ---------------------------------------------------------------------------------------------- the witness
 
@@ -211,7 +211,7 @@ class WitnessedStore(Around):
         """See `Store.delete`. The witness is told before and after; nothing is deleted while it cannot be told."""
         try:
             head = self.inner.head(session)
-            self.tell_now([replace(_head_of(head), what=ERASING)])
+            self.tell_now([replace(told_of(head), what=ERASING)])
         except SessionUnknownError:
             self._check_new(session)
             raise
@@ -341,10 +341,6 @@ def _wrong(told: Told, what: str) -> WitnessError:
         "store: bring the newest back. If it was restored on purpose, accept that on the record: "
         "perdure verify --accept-restored WHY"
     )
-
-
-def _head_of(head: Head) -> Told:
-    return Told(head.session, HEAD, head.seq, head.epoch, head.chain, clock.now_us())
 
 
 def _missing(told: Told) -> Head:

@@ -19,6 +19,8 @@ from perdure.stores.contract import incarnation_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from perdure.stores.contract import Head
+
 HEAD: Final = "head"
 ERASING: Final = "erasing"
 ERASED: Final = "erased"
@@ -57,6 +59,11 @@ class Told:
     @property
     def _order(self) -> tuple[bool, int, int]:
         return self.what == ERASED, self.incarnation, self.seq
+
+
+def told_of(head: Head) -> Told:
+    """What is told of a session that ends so, now."""
+    return Told(head.session, HEAD, head.seq, head.epoch, head.chain, clock.now_us())
 
 
 class Wrapping(Protocol):

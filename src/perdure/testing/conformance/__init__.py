@@ -13,6 +13,7 @@ from perdure.testing.conformance.durability import DurabilityChecks
 from perdure.testing.conformance.envelopes import EnvelopeChecks
 from perdure.testing.conformance.forks import ForkChecks
 from perdure.testing.conformance.inbox import InboxChecks
+from perdure.testing.conformance.incarnations import IncarnationChecks
 from perdure.testing.conformance.keeping import KeepingChecks
 from perdure.testing.conformance.openings import OpeningChecks
 from perdure.testing.conformance.records import RecordChecks
@@ -32,6 +33,7 @@ class StoreConformance(
     InboxChecks,
     KeepingChecks,
     EnvelopeChecks,
+    IncarnationChecks,
     ThreadChecks,
     TogetherChecks,
 ):
