@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -354,6 +354,34 @@ def test_who_comes_back_stands_behind_who_waits(path: Path) -> None:
             fcntl.flock(line, fcntl.LOCK_UN)
             second.result(30)
         assert len(bodies(store)) == 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_who_gets_the_place_in_line_finds_the_file_free(path: Path, *, fails: bool) -> None:
+    def is_free() -> bool:
+        with path.with_name("agents.db-turn").open() as line:
+            try:
+                fcntl.flock(line, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
+
+    seen = []
+
+    def look(point: str) -> None:
+        seen.append((point, is_free()))
+        if fails:
+            raise InterruptedError(point)
+
+    with met(path) as store:
+        faults.hook = look
+        try:
+            with pytest.raises(InterruptedError) if fails else nullcontext():
+                append(store, 2)
+        finally:
+            faults.hook = None
+        assert seen == [("append.inside", False)]
+        assert is_free()
 
 
 def test_a_place_in_line_that_nobody_leaves_stops_nobody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

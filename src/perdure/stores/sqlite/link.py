@@ -71,7 +71,10 @@ class Link:
                 raise
 
     def begin(self, db: sqlite3.Connection, kind: str = "IMMEDIATE") -> None:
-        """Begins a transaction, when the other processes let it: waits up to `busy_s` for that."""
+        """Begins a transaction, when the other processes let it: waits up to `busy_s` for that.
+
+        The place in line is kept until the connection is left, so whoever gets it next finds the file free.
+        """
         queue = self._queue
         if queue is None:
             self._begin(db, kind, wait_s=self.busy_s)
@@ -79,10 +82,7 @@ class Link:
         if not queue.is_open() and self._begin(db, kind, wait_s=0.0):
             return
         queue.enter()
-        try:
-            self._begin(db, kind, wait_s=self.busy_s)
-        finally:
-            queue.leave()
+        self._begin(db, kind, wait_s=self.busy_s)
 
     @contextmanager
     def first_in_line(self) -> Iterator[None]:
@@ -125,6 +125,8 @@ class Link:
                 yield self._ready()
             except _OF_SQLITE as error:
                 raise self._failure(error) from error
+            finally:
+                self._leave()
 
     def use(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """The same for a function: this way costs a save less. The caller has checked the process."""
@@ -133,6 +135,12 @@ class Link:
                 work(self._ready())
             except _OF_SQLITE as error:
                 raise self._failure(error) from error
+            finally:
+                self._leave()
+
+    def _leave(self) -> None:
+        if self._queue is not None and self._queue.is_entered:
+            self._queue.leave()
 
     def _failure(self, error: sqlite3.Error | OverflowError | UnicodeDecodeError) -> PerdureError:
         if not is_harmless(error):

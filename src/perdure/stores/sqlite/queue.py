@@ -1,9 +1,10 @@
 """A place in line for the processes that write to one file: who waits for its lock holds it, so the next one is known.
 
 SQLite's lock goes to whoever looks at the right moment, which is mostly who had it last. So a process that has met
-another one takes the place in line before it asks for the lock, and keeps it until it has the lock: who comes back
-must wait behind it. It is a matter of fairness alone: a process that cannot take the place, or has waited too long
-for it, goes on without. The kernel gives the place back when its holder dies.
+another one takes the place in line before it asks for the lock, and keeps it until it has committed: who comes back
+must wait behind those who wait, and who gets the place finds the lock free. It is a matter of fairness alone: a process
+that cannot take the place, or has waited too long for it, goes on without. The kernel gives the place back when its
+holder dies.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ fcntl: Final[Any] = importlib.import_module(_FCNTL) if importlib.util.find_spec(
 PATIENCE_S: Final = 0.5
 """Longer than any line that moves: its holder is stopped, and may hold nothing else."""
 
-_PAUSE_S: Final = 0.0005
+_PAUSE_S: Final = 0.00015
+"""Between two looks whether the place is free, about: half of it goes by between two commits."""
 
 
 class Queue:
@@ -34,6 +36,8 @@ class Queue:
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + "-turn")
         self._file: int | None = None
+        self.is_entered = False
+        """Whether the place may be ours, and is to be left."""
 
     def is_open(self) -> bool:
         """Whether another process was met."""
@@ -44,17 +48,19 @@ class Queue:
         end = clock.monotonic_s() + PATIENCE_S
         if fcntl is None or not self._opened():
             return
+        self.is_entered = True
         while self._file is not None and not self._taken(self._file) and clock.monotonic_s() < end:
             time.sleep(pause_s(_PAUSE_S))
 
     def leave(self) -> None:
         """Gives the place to the next."""
+        self.is_entered = False
         if self._file is not None:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self, *, for_good: bool = False) -> None:
         """Forgets the others. `for_good` also removes the file, if nobody stands in line."""
-        file, self._file = self._file, None
+        file, self._file, self.is_entered = self._file, None, False
         if file is None:
             return
         try:
