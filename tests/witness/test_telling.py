@@ -19,6 +19,7 @@ from perdure.runtime.store import AgentStore
 from perdure.stores import open_store
 from perdure.stores.keys import keys_from
 from perdure.stores.witness import WitnessedStore, witnessed
+from perdure.stores.witness.second import StoreWitness
 from perdure.stores.witness.told import Told
 from perdure.testing.lives import forked
 
@@ -114,7 +115,7 @@ def test_a_witness_that_cannot_be_asked_is_refused_at_the_opening(tmp_path: Path
         store.session("s"),
     ):
         store.backend.tell_now([Told("s", "head", 1, 1, bytes(32), 0)])  # type: ignore[attr-defined]
-    with pytest.raises(perdure.PerdureError, match="a witness is"):
+    with pytest.raises(perdure.PerdureError, match="there is no store ftp:"):
         perdure.open("memory:", witness="ftp://somewhere/witness")
 
 
@@ -263,3 +264,29 @@ def test_readers_beside_many_writers_are_never_refused(tmp_path: Path, monkeypat
             writer.result()
         ended.set()
         assert all(reader.result() for reader in readers)
+
+
+def _last(lines: list[str]) -> list[str]:
+    return [*(line for line in lines if "wrapped" in line), *lines[-5:]]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "file", "memory"])
+def test_another_store_is_told(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WITNESS_BYTES", 2000)
+    url = {"sqlite": f"sqlite:///{tmp_path / 'w.db'}", "file": "", "memory": f"memory:{tmp_path}"}[kind]
+    keys = keys_from(KEY)
+
+    def opened() -> WitnessedStore:
+        given: Any = url or StoreWitness(open_store(f"file:{tmp_path / 'w'}"), fold=_last)
+        return witnessed(open_store("memory:"), given, keys=keys)
+
+    with opened() as store, opened() as other:
+        for seq in range(1, 61):
+            (store if seq % 2 else other).tell_now([told(f"s{seq % 4}", seq)])
+    with opened() as store:
+        assert {one.session: one.seq for one in store.roll()} == {"s0": 60, "s1": 57, "s2": 58, "s3": 59}
+        with pytest.raises(WitnessError, match="record 60"):
+            store.head("s0")
+    with open_store(url or f"file:{tmp_path / 'w'}") as there:
+        assert len(there.inbox("witness")) < 40
+        assert there.head("witness").seq == 0

@@ -183,7 +183,7 @@ def _state(store: Store, head: Head) -> Iterator[Finding]:
         what = f"its owner is gone ({owner_text(lease.owner)}); it can be resumed"
         yield Finding(NOTE, "owner", session, what, ("doctor", "--fix"))
     if not head.seq:
-        if not lease.owner or is_dead(lease.owner):
+        if (not lease.owner or is_dead(lease.owner)) and not store.inbox(session):
             yield Finding(NOTE, "empty", session, "nothing was ever written to it", ("erase", session, "--yes"))
         return
     ahead_us = _summary_time(head) - clock.now_us()

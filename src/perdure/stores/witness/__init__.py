@@ -5,10 +5,13 @@ It knows the contract of stores and nothing above it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from perdure.errors import StoreUrlError
+from perdure.stores.opening import open_store
 from perdure.stores.witness.place import FileWitness, Listener, Witness
+from perdure.stores.witness.second import StoreWitness
 from perdure.stores.witness.store import WitnessedStore
 from perdure.stores.witness.told import Roll, Signer
 
@@ -22,11 +25,16 @@ if TYPE_CHECKING:
 Given: TypeAlias = "str | os.PathLike[str] | Witness | Callable[[Sequence[str]], object]"
 """What `perdure.open(…, witness=…)` takes."""
 
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
+
 __all__ = ["Given", "Witness", "WitnessedStore", "witnessed"]
 
 
 def witnessed(inner: Store, given: Given, *, keys: Ring | None = None) -> WitnessedStore:
-    """The store with this witness: a path or `file:` URL, an object with `tell` and `told`, or a function to tell."""
+    """The store with this witness.
+
+    A path or `file:` URL is a file, another URL a store; else an object with `tell` and `told`, or a function to tell.
+    """
     signer = Signer(keys)
     return WitnessedStore(inner, _witness(given, signer), signer=signer)
 
@@ -36,10 +44,10 @@ def _witness(given: Given, signer: Signer) -> Witness:
         return given
     if callable(given):
         return Listener(given)
-    text = str(given)
-    if "://" in text and not text.startswith("file:"):
-        raise StoreUrlError(f"{text}: a witness is a file, or an object with tell() and told()")
-    return FileWitness(text.removeprefix("file://"), fold=lambda lines: _newest(lines, signer))
+    text, fold = str(given), partial(_newest, signer=signer)
+    if _URL.match(text) and not text.startswith("file:"):
+        return StoreWitness(open_store(text), fold=fold)
+    return FileWitness(text.removeprefix("file:").removeprefix("//"), fold=fold)
 
 
 def _newest(lines: list[str], signer: Signer) -> list[str]:

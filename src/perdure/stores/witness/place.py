@@ -30,6 +30,14 @@ class Witness(Protocol):
         ...
 
 
+@runtime_checkable
+class Closing(Protocol):
+    """A witness that has something to give back."""
+
+    def close(self) -> None:
+        """Called once, when nothing more is told."""
+
+
 class Listener:
     """A function that is told, and cannot be asked: what it is told is compared by whoever gets it."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from perdure import limits
 from perdure.errors import WitnessFailedError
+from perdure.stores.witness.place import Closing
 
 if TYPE_CHECKING:
     from perdure.stores.witness.place import Witness
@@ -101,6 +102,8 @@ class Teller:
             self._closed = True
             self._changed.notify_all()
             left = sorted(self._waiting.keys() | self._telling.keys())
+        if isinstance(self._witness, Closing):
+            self._witness.close()
         if left and os.getpid() == self._pid:
             _log.error("the witness was not told how these end: %s: %s", ", ".join(left), self._error or "too slow")
 
