@@ -33,3 +33,16 @@ def loaded_elsewhere(folder: Path, code: str, *, codec: str, data: bytes = b"") 
     )
     assert done.stderr.decode() == ""
     return done.stdout
+
+
+def told_elsewhere(code: str, *, paths: tuple[Path, ...]) -> str:
+    """What code prints in a fresh process that imports from these folders, the first before the others."""
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        capture_output=True,
+        check=False,
+        text=True,
+        env={"PYTHONPATH": ":".join(map(str, (ROOT / "src", *paths)))},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()

@@ -5,12 +5,13 @@ Right: an explicit opaque placeholder that keeps the stored bytes, survives a re
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from perdure.values import Opaque, decode, encode
-from tests.cases.elsewhere import loaded_elsewhere
+from tests.cases.elsewhere import loaded_elsewhere, told_elsewhere
 
 REGISTERED = """
 from dataclasses import dataclass
@@ -53,6 +54,68 @@ def test_a_class_that_is_gone_is_inert_survives_a_save_and_comes_back(
 
     (tmp_path / "plans.py").write_text(text)
     assert decode(loaded_elsewhere(tmp_path, start + LOAD, codec=codec, data=again), codec=codec) == "back"
+
+
+AGENT = """
+import perdure, plans
+with perdure.open({url!r}) as store, store.session("s") as s:
+    s.state.update(plan=plans.Plan("x", [plans.Plan("y", "{long}")]), n=0, log=[])
+"""
+WITHOUT = """
+import perdure
+from perdure.session.keyframer import Keyframer
+Keyframer.__init__.__kwdefaults__["every"] = 4
+with perdure.open({url!r}) as store:
+    with store.session("s") as s:
+        assert type(s.state["plan"]) is perdure.Opaque
+        for n in range(9):
+            s.state["n"] = n
+            s.state["log"].append({{"n": n, "same plan": s.state["plan"]}})
+            s.save()
+    store.gc("s", keep_last=1, dry_run=False)
+    assert store.verify("s").ok
+    store.edit("s", {{"n": 100}})
+"""
+WITH = """
+import perdure, plans
+with perdure.open({url!r}) as store:
+    assert store.verify("s").ok
+    with store.session("s") as s:
+        assert s.state["plan"] == plans.Plan("x", [plans.Plan("y", "{long}")]) == s.state["log"][8]["same plan"]
+        assert s.state["n"] == 100
+"""
+
+
+@pytest.mark.parametrize("url", ["a.db", "file:a"])
+def test_a_session_goes_on_without_the_class_and_has_it_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    there, code = tmp_path / "there", {"url": url, "long": "z" * 9000}
+    there.mkdir()
+    (there / "plans.py").write_text(REGISTERED)
+    told_elsewhere(AGENT.format(**code), paths=(there,))
+    told_elsewhere(WITHOUT.format(**code), paths=())
+    told_elsewhere(WITH.format(**code), paths=(there,))
+
+
+def test_what_touches_a_placeholder_is_told_the_line_to_write(tmp_path: Path) -> None:
+    (tmp_path / "plans.py").write_text(ALLOWED)
+    data = loaded_elsewhere(
+        tmp_path, f"from perdure.values import allow\nallow('plans')\nimport plans\n{SAVE}", codec="msgpack"
+    )
+    (tmp_path / "plans.py").unlink()
+    held = decode(data)["plan"]
+    with pytest.raises(AttributeError, match=r"no 'goal': .*perdure\.allow\(\"plans\"\)") as raised:
+        held.goal  # noqa: B018
+    (told,) = re.findall(r"@perdure\.storable\(.*\)$", str(raised.value))
+    (tmp_path / "moved.py").write_text(
+        f"import perdure\n{REGISTERED}".replace('@storable("acme.Plan", version=2)', told)
+    )
+    code = "import moved\nassert type(get()['plan']) is moved.Plan and get()['plan'].goal == 'x'"
+    loaded_elsewhere(tmp_path, code, codec="msgpack", data=data)
+    assert not hasattr(held, "__array__")
+    assert 'aliases=["acme.Plan"]' in Opaque("acme.Plan", 2, b"").mend
 
 
 def test_a_placeholder_says_what_it_stands_for() -> None:

@@ -71,6 +71,7 @@ def _way(facts: Facts, seq: int) -> tuple[int, list[int]]:
     return seq, path
 
 
+@values.inert()
 def _made(facts: Facts, seq: int, path: list[int], *, at_any_cost: bool) -> Made | None:
     """A keyframe of this snapshot, if it takes less than the deltas that it spares."""
     spared = sum(facts.sizes[one] for one in path if one != seq)

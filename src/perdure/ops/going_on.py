@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perdure import values
 from perdure.errors import DamageError, FormatNewerError, RefusedError
 from perdure.log.action import Actions
 from perdure.log.branch import SNAPSHOTS, branch
@@ -37,6 +38,7 @@ class GoneOn:
     standing: tuple[str, ...]
 
 
+@values.inert()
 def go_on(store: Store, session: str, into: str, *, by: str) -> GoneOn:
     """Forks a damaged session at the last record before the damage. Durable on return.
 

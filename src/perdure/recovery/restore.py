@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perdure import values
 from perdure.errors import DamageError, FormatNewerError, RestoreError, UnfinishedError, WitnessError
 from perdure.log.branch import SNAPSHOTS
 from perdure.log.origin import seam_of
@@ -100,6 +101,7 @@ def offered(store: Store, session: str) -> Iterator[None]:
         raise _offering(store, session, error) from error
 
 
+@values.inert()
 def _offering(store: Store, session: str, error: DamageError) -> DamageError:
     try:
         found = newest_valid(store, session)

@@ -90,6 +90,7 @@ class Report:
     read: Read = field(default_factory=Read)
 
 
+@values.inert()  # bytes are judged, not what classes make of them
 def verify(store: Store, session: str, *, data: Part = EVERYTHING) -> Report:
     """Checks a session, and this part of its data.
 

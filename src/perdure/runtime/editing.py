@@ -47,14 +47,15 @@ def _edited(opened: Opened, ops: list[Op], *, by: str, reason: str) -> int:
         raise RefusedError(f"{session} is a script: {_NO_SCRIPT}")
     if summary.status in OVER:
         raise RefusedError(f"{session} is {summary.status}; roll it back first: perdure rollback {session} POINT")
-    found = newest(opened)
-    old, new = (snapshot(reader, found.point).all() for _ in range(2))
-    try:
-        delta.patch(new, values.decode(values.encode(ops, at="changes")))
-    except DamageError as error:
-        raise RefusedError(f"{session}: {error}. Nothing was written; perdure state {session} shows it") from error
-    own = {"by": by, "reason": reason or None}
-    draft = replacing("edited", found, (old, new), riding=(), own=own)
+    found, encoded = newest(opened), values.encode(ops, at="changes")
+    with values.inert():  # what is not changed stays as it is stored, whatever became of its class
+        old, new = (snapshot(reader, found.point).all() for _ in range(2))
+        try:
+            delta.patch(new, values.decode(encoded))
+        except DamageError as error:
+            raise RefusedError(f"{session}: {error}. Nothing was written; perdure state {session} shows it") from error
+        own = {"by": by, "reason": reason or None}
+        draft = replacing("edited", found, (old, new), riding=(), own=own)
     faults.reach("edit.before")
     writer.commit(Commit((draft,), lambda _: None))
     return writer.head

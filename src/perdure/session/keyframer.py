@@ -127,7 +127,8 @@ class Keyframer:
         faults.reach("keyframe.before")
         ops = (values.decode(data) for _, data in deltas)
         folding = keyframe.fold(manifest, ops, self._reader.chunk, codec=self._reader.store.protocol)
-        folded, chunks = self._in_slices(folding)
+        with values.inert():  # as it was recorded, whatever became of the classes since
+            folded, chunks = self._in_slices(folding)
         for digest, frame in chunks.items():
             self._hurry.wait(PAUSE_S)
             self._reader.store.put_chunks(self._reader.session, {digest: frame}, epoch=self._writer.condition)

@@ -361,9 +361,10 @@ def _remade(reader: Reader, digest: bytes) -> bytes | None:
     bases = [pair for pair in reader.store.keyframes(reader.session) if pair[0] > 0]
     for place, (of, _) in enumerate(bases):
         try:
-            before = _made(reader, of, [*reversed(bases[:place]), (0, 0)], upto=of, newer=[])
-            deltas = (values.decode(data) for data in before.encoded)
-            _, chunks = _ended(keyframe.fold(before.manifest, deltas, reader.chunk, codec=reader.store.protocol))
+            with values.inert():
+                before = _made(reader, of, [*reversed(bases[:place]), (0, 0)], upto=of, newer=[])
+                deltas = (values.decode(data) for data in before.encoded)
+                _, chunks = _ended(keyframe.fold(before.manifest, deltas, reader.chunk, codec=reader.store.protocol))
         except DamageError:
             continue  # not from this one; when none gives it, the damage of the chunk is what is told
         if digest in chunks:

@@ -16,7 +16,7 @@ from perdure.values.frame import Dictionary, address, dictionary_named, named, s
 from perdure.values.guard import ALLOW, MASK, REFUSE, Guard
 from perdure.values.messagepack import packed
 from perdure.values.opaque import Opaque
-from perdure.values.registry import allow, is_allowed, storable
+from perdure.values.registry import allow, inert, is_allowed, storable
 from perdure.values.secret import Secret
 from perdure.values.wire import unpack_tree as tree_of
 
@@ -45,6 +45,7 @@ __all__ = [
     "field",
     "fitted",
     "has_large_leaf",
+    "inert",
     "inner",
     "is_allowed",
     "is_immutable",

@@ -7,10 +7,12 @@ registering is safe from any thread.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -20,7 +22,7 @@ from perdure.values import arrays
 from perdure.values.describe import class_name
 from perdure.values.path import Refusal
 from perdure.values.ready import is_ready
-from perdure.values.shapes import Shape, Upcast, has_shape, shape_of
+from perdure.values.shapes import MisfitError, Shape, Upcast, has_shape, shape_of
 
 T = TypeVar("T", bound=type)
 
@@ -42,11 +44,19 @@ class Entry:
         return self.shape.take(value)
 
     def build(self, version: int, body: Any) -> Any:
-        """The instance that a body of `version` holds. Raises TagError, naming class, field and version."""
+        """The instance that a body of `version` holds. Raises TagError, which names the field and the line to write."""
         if version > self.version:
-            raise TagError(f"{self.tag!r} was stored as version {version}; the class here is version {self.version}")
+            raise TagError(
+                f"{self.tag!r} was stored as version {version}; the class here is version {self.version}. Load it with "
+                "the newer code; what is stored stays as it is"
+            )
         try:
             return self.shape.build(body, lambda fields: self._upcast(version, fields))
+        except MisfitError as error:
+            line = self._line(self.version + 1, self.version, error.upcast)
+            raise TagError(
+                f"{self.tag!r} version {version}: {error}; {error.else_mend}raise the version: {line}"
+            ) from error
         except TagError as error:
             raise TagError(f"{self.tag!r} version {version}: {error}") from error
         except Exception as error:
@@ -55,9 +65,15 @@ class Entry:
     def _upcast(self, version: int, fields: Any) -> Any:
         for old in range(version, self.version):
             if old not in self.upcasts:
-                raise TagError(f"no upcast from version {old} to {old + 1} is registered")
+                line = self._line(self.version, old, "lambda old: ...")
+                raise TagError(f"no upcast from version {old} to {old + 1} is registered; add it: {line}")
             fields = self._one_upcast(old, fields)
         return fields
+
+    def _line(self, version: int, old: int, upcast: str) -> str:
+        """The line above the class that registers this upcast, too."""
+        others = "..., " if self.upcasts else ""
+        return f'@perdure.storable("{self.tag}", version={version}, upcasts={{{others}{old}: {upcast}}})'
 
     def _one_upcast(self, old: int, fields: Any) -> Any:
         try:
@@ -69,6 +85,7 @@ class Entry:
 _classes: dict[type, Entry] = {}
 _tags: dict[str, tuple[type, Entry]] = {}
 _allowed: set[str] = set()
+_inert: ContextVar[bool] = ContextVar("inert", default=False)
 
 
 def storable(
@@ -139,8 +156,20 @@ def entry_of(cls: type) -> Entry | None:
     return entry_named(tag) if tag else _allowed_entry(cls)
 
 
+@contextlib.contextmanager
+def inert() -> Iterator[None]:
+    """Within it every instance is loaded as Opaque: for who handles what is stored without a need of what it means."""
+    token = _inert.set(True)
+    try:
+        yield
+    finally:
+        _inert.reset(token)
+
+
 def entry_named(tag: str) -> Entry | None:
     """What rebuilds instances stored under `tag`; None if nothing here may. Imports nothing."""
+    if _inert.get():
+        return None
     if tag in _tags:
         return _tags[tag][1]
     shape = arrays.shape_named(tag)

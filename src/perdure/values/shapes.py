@@ -20,6 +20,8 @@ from perdure.values.path import Refusal
 Upcast = Callable[[Any], Any]
 
 _HEAP_TYPE: Final = 1 << 9
+_MODEL_PARTS: Final = 4
+_DATACLASS_PARTS: Final = 3
 
 
 class Shape(Protocol):
@@ -71,8 +73,24 @@ def is_model(cls: type) -> bool:
     return pydantic is not None and issubclass(cls, pydantic.BaseModel)
 
 
-def _misfit(cls: type, what: str) -> TagError:
-    return TagError(f"stored {class_name(cls)} does not fit the class: {what}")
+class MisfitError(TagError):
+    """What is stored does not fit the class. `upcast` is the function that would make it fit, as it is written.
+
+    `else_mend` is what else would, with a word to go on with; "" if nothing.
+    """
+
+    def __init__(self, text: str, upcast: str, else_mend: str = "") -> None:
+        super().__init__(text)
+        self.upcast, self.else_mend = upcast, else_mend
+
+
+def _misfit(cls: type, what: str, upcast: str = "lambda old: ...", else_mend: str = "") -> MisfitError:
+    return MisfitError(f"stored {class_name(cls)} does not fit the class: {what}", upcast, else_mend)
+
+
+def _missing(cls: type, name: str) -> MisfitError:
+    what = f"field {name!r} is missing and has no default"
+    return _misfit(cls, what, f'lambda old: {{**old, "{name}": ...}}', "give it one, or ")
 
 
 def _check_fields(cls: type, body: Any, known: Mapping[str, Any]) -> None:
@@ -80,7 +98,20 @@ def _check_fields(cls: type, body: Any, known: Mapping[str, Any]) -> None:
         raise _misfit(cls, "its fields are not a dict")
     for name in body:
         if name not in known:
-            raise _misfit(cls, f"it has a field {name!r} that the class has not; raise the version and give an upcast")
+            kept = f'lambda old: {{key: old[key] for key in old if key != "{name}"}}'
+            raise _misfit(cls, f"it has a field {name!r} that the class has not", kept)
+
+
+def _parts(cls: type, body: Any) -> tuple[Any, dict[str, Any], list[str]]:
+    """Fields, attributes beyond them, fields left to the class; of what was a pydantic model, its fields."""
+    if type(body) is not list:
+        return body, {}, []
+    if len(body) == _MODEL_PARTS and not (body[2] or body[3]):
+        return body[0], {}, []
+    if len(body) != _DATACLASS_PARTS:
+        raise _misfit(cls, "it was stored as a class of another kind")
+    fields, beyond, left = body
+    return fields, beyond, left
 
 
 def _beyond(cls: type, attributes: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
@@ -110,8 +141,12 @@ class EnumShape:
     def _member(self, name: Any) -> Any:
         member = self.cls._member_map_.get(name) if type(name) is str else None
         if member is None:
-            raise _misfit(self.cls, f"it has no member {name!r:.60}")
+            raise _misfit(self.cls, f"it has no member {name!r:.60}", self._renaming(str(name)[:60]))
         return member
+
+    @staticmethod
+    def _renaming(name: str) -> str:
+        return f'lambda name: {{"{name}": "..."}}.get(name, name)'
 
 
 class FlagShape(EnumShape):
@@ -130,7 +165,13 @@ class FlagShape(EnumShape):
         """The combination."""
         return self._combined(upcast(body))
 
+    @staticmethod
+    def _renaming(name: str) -> str:
+        return f'lambda old: [[{{"{name}": "..."}}.get(name, name) for name in old[0]], old[1]]'
+
     def _combined(self, body: Any) -> Any:
+        if type(body) is not list or [type(part) for part in body] != [list, int]:
+            raise _misfit(self.cls, "it is no flag")
         names, bits = body
         for name in names:
             bits |= self._member(name)._value_
@@ -154,6 +195,9 @@ class NamedTupleShape:
 
     def build(self, body: Any, upcast: Upcast) -> Any:
         """The tuple, made without its `__new__`."""
+        body, beyond, left = _parts(self.cls, body)
+        if beyond or left:
+            raise _misfit(self.cls, "it was stored as a class of another kind")
         body = upcast(body)
         _check_fields(self.cls, body, self.fields)
         return tuple.__new__(self.cls, [self._field(name, body) for name in self.fields])
@@ -163,7 +207,7 @@ class NamedTupleShape:
             return body[name]
         if name in self.defaults:
             return self.defaults[name]
-        raise _misfit(self.cls, f"field {name!r} is missing and has no default")
+        raise _missing(self.cls, name)
 
 
 class TextShape:
@@ -225,7 +269,7 @@ class DataclassShape:
 
     def build(self, body: Any, upcast: Upcast) -> Any:
         """The instance; fields that the class has since got have their defaults."""
-        body, beyond, left = body if type(body) is list else (body, {}, [])
+        body, beyond, left = _parts(self.cls, body)
         body = upcast(body)
         _check_fields(self.cls, body, self.fields)
         value: Any = object.__new__(self.cls)
@@ -241,7 +285,7 @@ class DataclassShape:
             return field.default
         if field.default_factory is not dataclasses.MISSING:
             return field.default_factory()
-        raise _misfit(self.cls, f"field {field.name!r} is missing and has no default")
+        raise _missing(self.cls, field.name)
 
 
 def _slots(base: type) -> list[tuple[str, Any]]:
@@ -286,7 +330,7 @@ class ModelShape:
 
     def build(self, body: Any, upcast: Upcast) -> Any:
         """The instance; an upcast sees its fields."""
-        stored, names, extra, private = body
+        stored, names, extra, private = self._parts(body)
         if type(names) is not list or any(type(name) is not str for name in (*names, *(extra or ()))):
             raise _misfit(self.cls, "the names of its fields are not strings")
         before, fields = set(stored), self.cls.model_fields
@@ -300,6 +344,14 @@ class ModelShape:
         self._set(value, "__pydantic_private__", self._build_private(private))
         return value
 
+    def _parts(self, body: Any) -> list[Any]:
+        """As `take` gives them; of what was a dataclass or a named tuple, its fields, all of them set."""
+        if type(body) is dict:
+            return [body, sorted(body), None, None]
+        if type(body) is not list or len(body) != _MODEL_PARTS:
+            raise _misfit(self.cls, "it was stored as a class of another kind")
+        return body
+
     def _set(self, value: Any, name: str, content: Any) -> None:
         """Sets a slot; a root model has none, but an attribute of its class that says None."""
         if content is not None or isinstance(getattr(self.cls, name, None), MemberDescriptorType):
@@ -310,7 +362,7 @@ class ModelShape:
             return body[name]
         field = self.cls.model_fields[name]
         if field.is_required():
-            raise _misfit(self.cls, f"field {name!r} is missing and has no default")
+            raise _missing(self.cls, name)
         return field.get_default(call_default_factory=True, validated_data=body)
 
     def _build_private(self, stored: dict[str, Any] | None) -> dict[str, Any] | None:
