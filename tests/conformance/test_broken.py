@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.stores import Store, open_store
+from perdure.stores import Store, memory, open_store
 from perdure.testing import broken, broken_forks, broken_keeping, broken_openings, broken_together
 from perdure.testing.conformance import DurableStoreConformance, StoreConformance
 
@@ -24,6 +24,9 @@ def failing(kind: type[broken.Passing], folder: Path) -> set[str]:
     class Spoiled(StoreConformance):
         def open(self, place: Path) -> Store:
             return kind(open_store(f"memory:{place}"))
+
+        def bare(self, place: Path) -> Store:
+            return kind(memory.open_url(str(place)))
 
     failed = set()
     for check in CHECKS:

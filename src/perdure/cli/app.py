@@ -17,6 +17,7 @@ from perdure.cli import (
     driving,
     failing,
     keeping,
+    keys,
     looking,
     moving,
     options,
@@ -25,6 +26,7 @@ from perdure.cli import (
     verifying,
     versions,
 )
+from perdure.cli.place import use_key
 from perdure.errors import PerdureError
 
 HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
@@ -79,6 +81,7 @@ app.command(rich_help_panel=KEEP)(keeping.gc)
 app.command(rich_help_panel=KEEP)(keeping.erase)
 app.command(rich_help_panel=KEEP)(versions.migrate)
 app.command(rich_help_panel=KEEP)(keeping.doctor)
+app.command(rich_help_panel=KEEP)(keys.keygen)
 app.command(rich_help_panel=CHECK, cls=verifying.Verify)(verifying.verify)
 app.command(rich_help_panel=CHECK)(checking.replay)
 app.command(
@@ -100,8 +103,11 @@ def program(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
+    key: options.Key = None,
 ) -> None:
-    """Nothing of its own: the commands do the work."""
+    """Nothing of its own but the key: the commands do the work."""
+    del version
+    use_key(key)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli import options, output
-from perdure.cli.place import Place, place
+from perdure.cli.place import open_either, other_place, place
 from perdure.cli.text import bytes_of, one_line
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def convert(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only tell what it would take; TARGET is not made or written.")
     ] = False,
+    to_key: options.ToKey = None,
+    in_clear: options.InClear = False,
     progress: options.Progress = None,
     store: options.Store = None,
     as_json: options.Json = False,
@@ -44,9 +46,11 @@ def convert(
     Stop it when you like and run it again. The store here stays as it is; what runs in it is left out.
     """
     show = sys.stderr.isatty() if progress is None else progress
-    where = Place("memory:" if dry_run else target, given=True)
-    with place(store).open() as opened, where.open(make=True) as other:
-        found = list(_told(opened.convert(other, protocol=protocol, sessions=session, dry_run=dry_run), show=show))
+    here = place(store)
+    where = other_place("memory:" if dry_run else target, here, key=to_key, in_clear=in_clear)
+    with open_either(here) as opened, where.open(make=True) as other:
+        each = opened.convert(other, protocol=protocol, sessions=session, dry_run=dry_run, in_clear=in_clear)
+        found = list(_told(each, show=show))
     if as_json:
         output.document({"protocol": protocol, "target": target, "sessions": [asdict(one) for one in found]})
     else:

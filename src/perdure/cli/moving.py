@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli import options, output
-from perdure.cli.place import Place, place
+from perdure.cli.place import Place, open_either, other_place, place
 from perdure.log.readable import document
 from perdure.ops.portable import new_file
 
@@ -84,6 +84,8 @@ def copy(
     session: options.Session,
     *,
     to: Annotated[str, typer.Option("--to", metavar="URL", help="The other store; it is made if it is not there.")],
+    to_key: options.ToKey = None,
+    in_clear: options.InClear = False,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
@@ -91,9 +93,10 @@ def copy(
 
     It has the same id there, and the one here stays.
     """
-    where = Place(to, given=True)
-    with place(store).open() as opened, where.open(make=True) as other:
-        _tell(opened.copy(session, other), where, as_json=as_json)
+    here = place(store)
+    where = other_place(to, here, key=to_key, in_clear=in_clear)
+    with open_either(here) as opened, where.open(make=True) as other:
+        _tell(opened.copy(session, other, in_clear=in_clear), where, as_json=as_json)
 
 
 def _tell(moved: Moved, where: Place, *, as_json: bool) -> None:

@@ -21,6 +21,37 @@ Store = Annotated[
     ),
 ]
 
+
+def _key(given: str | None) -> str | None:
+    if given is not None and not given.startswith(("file:", "env:")):
+        raise typer.BadParameter("every process here can see it; write file:/path or env:NAME, or set PERDURE_KEY")
+    return given
+
+
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        callback=_key,
+        help="What the store is sealed under: file:/path or env:NAME. Else PERDURE_KEY.",
+        show_default=False,
+    ),
+]
+
+ToKey = Annotated[
+    str | None,
+    typer.Option(
+        "--to-key",
+        metavar="KEY",
+        callback=_key,
+        help="What the other store is sealed under: file:/path or env:NAME. Else the key of the one here.",
+        show_default=False,
+    ),
+]
+
+InClear = Annotated[bool, typer.Option("--in-clear", help="Out of a sealed store into one that is not.")]
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, errors too.")]
 
 Protocol = Annotated[

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import perdure
 from perdure import values
-from perdure.errors import StoreUrlError
+from perdure.errors import StorePlainError, StoreUrlError
 from perdure.stores.opening import place_in
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "PERDURE_STORE"
 PROTOCOL: Final = "PERDURE_PROTOCOL"
 WITNESS: Final = "PERDURE_WITNESS"
+KEY: Final = "PERDURE_KEY"
 SECRETS: Final = "PERDURE_SECRETS"
 """What is done about a secret on its way into the store: refuse, mask or allow."""
 
@@ -32,12 +33,13 @@ _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 class Place:
     """A store that is meant. `given`: it was named on this command line, so commands that go on must, too.
 
-    `witness` is the place of its witness, if it has one.
+    `witness` is the place of its witness, if it has one; `key` what its keys are read from, if it is sealed.
     """
 
     url: str
     given: bool
     witness: str | None = None
+    key: str | None = None
 
     def open(self, *, make: bool = False) -> AgentStore:
         """Opens the store. Raises `StoreUrlError` when there is none, unless it may be made."""
@@ -48,6 +50,7 @@ class Place:
             )
         return perdure.open(
             self.url,
+            keys=self.key,
             protocol=os.environ.get(PROTOCOL) or values.DEFAULT,
             witness=self.witness,
             secrets=os.environ.get(SECRETS) or None,
@@ -56,15 +59,44 @@ class Place:
     def command(self, *words: str | int) -> str:
         """A command of perdure on this store, ready to be pasted into a shell."""
         store = ["--store", self.url] if self.given else []
-        return shlex.join(["perdure", *map(str, words), *store])
+        key = [] if self.key in (None, os.environ.get(KEY)) else ["--key", str(self.key)]
+        return shlex.join(["perdure", *key, *map(str, words), *store])
+
+    def in_clear(self) -> Place:
+        """The same place without keys."""
+        return replace(self, key=None)
+
+
+class _Program:
+    """What is said before the command."""
+
+    key: str | None = None
+
+
+def use_key(key: str | None) -> None:
+    """From now on the stores that are meant are opened with this key, which goes before that of the environment."""
+    _Program.key = key
 
 
 def place(option: str | None) -> Place:
     """The store of `--store`, else of the environment, else of this folder; its witness is that of the environment."""
-    witness = os.environ.get(WITNESS) or None
+    witness, key = os.environ.get(WITNESS) or None, _Program.key or os.environ.get(KEY) or None
     if option is not None:
-        return Place(option, given=True, witness=witness)
-    return Place(os.environ.get(VARIABLE) or DEFAULT, given=False, witness=witness)
+        return Place(option, given=True, witness=witness, key=key)
+    return Place(os.environ.get(VARIABLE) or DEFAULT, given=False, witness=witness, key=key)
+
+
+def other_place(url: str, here: Place, *, key: str | None, in_clear: bool) -> Place:
+    """The store that something is brought to: with this key, without one, or with the keys of the one here."""
+    return Place(url, given=True, key=None if in_clear else key or here.key)
+
+
+def open_either(here: Place) -> AgentStore:
+    """The store that something is brought out of, also if it is in clear and the key is meant for the other one."""
+    try:
+        return here.open()
+    except StorePlainError:
+        return here.in_clear().open()
 
 
 def _path(url: str) -> Path | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import struct
 from collections.abc import Iterable, Iterator
@@ -18,11 +19,14 @@ from perdure import faults, limits, values
 from perdure.errors import DamageError, FormatNewerError, RefusedError, StoreFailedError
 from perdure.log import KIND_NAMES, KINDS, Record
 from perdure.log.origin import Base, writer_of
+from perdure.ops.sealed_file import SealingFile, in_clear
 from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
 from perdure.stores.contract import Item as Waiting
 
 if TYPE_CHECKING:
     from hashlib import _Hash
+
+    from perdure.stores.keys import Keys
 
 MAGIC: Final = b"\xd5Pses\r\n"
 VERSION: Final = 1
@@ -38,12 +42,12 @@ _BESIDE_BYTES: Final = 4096
 _READ_BYTES: Final = 1 << 20
 
 
-def written(path: Path, origin: Origin, items: Iterable[Item]) -> Moved:
-    """Writes the file; there, whole and durable on return, else not there at all.
+def written(path: Path, origin: Origin, items: Iterable[Item], *, keys: Keys | None = None) -> Moved:
+    """Writes the file, sealed if there are `keys`; there, whole and durable on return, else not there at all.
 
     Raises `RefusedError` when a file of that name is there, `StoreFailedError` when it cannot be written.
     """
-    with new_file(path) as file:
+    with new_file(path, keys=keys) as file:
         out = _Out(file)
         out.write(MAGIC + bytes([VERSION]))
         out.block(HEAD, values.seal(values.encode(_head(origin)), codec="msgpack"))
@@ -58,6 +62,8 @@ def written(path: Path, origin: Origin, items: Iterable[Item]) -> Moved:
 
 def _head(origin: Origin) -> dict[str, Any]:
     named = {name: getattr(origin, name) for name in ("session", "family", "seq", "chain", "epoch")}
+    if origin.chain_key is not None:
+        named["chain_key"] = origin.chain_key
     return named | {"bases": [[base.session, base.seq] for base in origin.bases]}
 
 
@@ -89,8 +95,10 @@ class _Out:
 
 
 @contextlib.contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
+def new_file(path: Path, *, keys: Keys | None = None) -> Iterator[IO[bytes]]:
     """A file that gets its name once it is whole and synced; whatever happens before, the name is as it was.
+
+    With `keys` what is written is sealed under the first of them.
 
     Raises `RefusedError` when a file of that name is there, `StoreFailedError` when it cannot be written.
     """
@@ -100,7 +108,7 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
     with _failing(path):
         try:
             with beside.open("wb") as file:
-                yield file
+                yield from _writing(file, keys)
                 file.flush()
                 os.fsync(file.fileno())
             faults.reach("export.written")
@@ -113,6 +121,17 @@ def new_file(path: Path) -> Iterator[IO[bytes]]:
         except OSError:
             path.unlink()
             raise
+
+
+def _writing(file: IO[bytes], keys: Keys | None) -> Iterator[IO[bytes]]:
+    if keys is None:
+        yield file
+        return
+    sealing = SealingFile(file, keys)
+    out = io.BufferedWriter(sealing)
+    yield out
+    out.flush()
+    sealing.end()
 
 
 def _sync_folder(path: Path) -> None:
@@ -135,14 +154,15 @@ def _failing(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def read(path: Path) -> Iterator[tuple[Origin, Iterator[Item]]]:
+def read(path: Path, *, keys: Keys | None = None) -> Iterator[tuple[Origin, Iterator[Item]]]:
     """Which log is in the file, and its items; the file is known to be what was written.
 
-    Raises `DamageError` for any other file, `FormatNewerError`, `StoreFailedError`.
+    Raises `DamageError` for any other file, `FormatNewerError`, `StoreFailedError`; for a sealed one `KeyNeededError`
+    without `keys`, `KeyWrongError`.
     """
     with contextlib.ExitStack() as opened:
         with _failing(path):
-            file = opened.enter_context(path.open("rb"))
+            file = in_clear(opened.enter_context(path.open("rb")), keys, name=str(path))
             end = _check(path, file)
             file.seek(len(MAGIC) + 1)
         blocks = _blocks(path, file, end)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from perdure.errors import RefusedError
 from perdure.recovery import restore
 from perdure.session.opening import NO_INPUT
 from perdure.stores.ids import check_session_id
@@ -44,45 +45,67 @@ class Moving:
         """Writes all of a session, as it is at this moment, to one file; whole and durable on return, else not there.
 
         A session may be exported while it runs. With a `protocol` it is converted on the way, as `convert` does: then
-        nobody may run it. Raises `RefusedError` when a file of that name is there, `DamageError`, `StoreFailedError`.
+        nobody may run it. Out of a store with keys the file is sealed under the first of them. Raises `RefusedError`
+        when a file of that name is there, `DamageError`, `StoreFailedError`.
         """
         from perdure.ops import convert, portable, transfer
 
         session = check_session_id(session)
         if protocol is None:
-            return portable.written(Path(path), *transfer.sent(self.backend, session))
-        return portable.written(Path(path), *convert.announced(self.backend, session, protocol=protocol))
+            origin, items = transfer.sent(self.backend, session)
+        else:
+            origin, items = convert.announced(self.backend, session, protocol=protocol)
+        return portable.written(Path(path), origin, items, keys=self.backend.keys)
 
     def import_file(self, path: str | os.PathLike[str]) -> Moved:
         """Takes in the session of an exported file, under its own id; durable on return, free to be resumed.
 
         Nothing is written unless all of the file is what was exported; what a crash cuts off half-way is `unfinished`
-        until the file is imported again. Raises `SessionExistsError`, `SessionErasedError`, `HeldError`, `DamageError`.
+        until the file is imported again. A sealed file goes into a store that has its key. Raises `SessionExistsError`,
+        `SessionErasedError`, `HeldError`, `DamageError`, `KeyNeededError`, `KeyWrongError`.
         """
         from perdure.ops import portable
 
-        with portable.read(Path(path)) as (origin, items):
+        with portable.read(Path(path), keys=self.backend.keys) as (origin, items):
             return self._receive(origin, items)
 
-    def copy(self, session: str, to: Self) -> Moved:
-        """Brings a session, as it is at this moment, to another store, under its own id. As export and import do."""
+    def copy(self, session: str, to: Self, *, in_clear: bool = False) -> Moved:
+        """Brings a session, as it is at this moment, to another store, under its own id. As export and import do.
+
+        Out of a store with keys into one without only if `in_clear` says so; else `RefusedError`.
+        """
         from perdure.ops import transfer
 
+        self._check_clear(to, in_clear=in_clear)
         return to._receive(*transfer.sent(self.backend, check_session_id(session)))
 
     def convert(
-        self, to: Self, *, protocol: str, sessions: Iterable[str] | None = None, dry_run: bool = False
+        self,
+        to: Self,
+        *,
+        protocol: str,
+        sessions: Iterable[str] | None = None,
+        dry_run: bool = False,
+        in_clear: bool = False,
     ) -> Iterator[Converted]:
         """Writes all sessions, or these, to another store in another protocol; tells of each when it is done.
 
         The logs have the same records, but chains of their own. A session is durable when it is told of. Stop it when
         you like: done again it goes on, and what is there already stays. One that cannot be converted (somebody runs
         it, it is damaged, there is another of its id) is told of as failed, and the others go on. Raises
-        `ProtocolError`, `StoreFailedError`, `RefusedError` for the same store.
+        `ProtocolError`, `StoreFailedError`, `RefusedError` for the same store, and as `copy` does without `in_clear`.
         """
         from perdure.runtime.converting import convert
 
+        self._check_clear(to, in_clear=in_clear or dry_run)
         return convert(self, to, protocol=protocol, sessions=sessions, dry_run=dry_run)
+
+    def _check_clear(self, to: Self, *, in_clear: bool) -> None:
+        if self.backend.keys is not None and to.backend.keys is None and not in_clear:
+            raise RefusedError(
+                f"{self.backend.url} is sealed and {to.backend.url} is not: there it would be in clear. Open that one "
+                "with keys (--to-key), or say that it is meant: in_clear=True (--in-clear)"
+            )
 
     def _receive(self, origin: transfer.Origin, items: Iterable[transfer.Item]) -> Moved:
         from perdure.ops.receiving import Holder, received

@@ -23,7 +23,7 @@ class Around(Store):
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.url = inner.url
-        self.readable, self.durable, self.sealed = inner.readable, inner.durable, inner.sealed
+        self.readable, self.durable, self.keys = inner.readable, inner.durable, inner.keys
         self.protocol, self.guard = inner.protocol, inner.guard
 
     def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:

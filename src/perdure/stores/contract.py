@@ -12,11 +12,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from perdure.errors import ConflictError, FencedError, PerdureError, SessionError
 from perdure.log import KINDS, Base, Record
 from perdure.values import REFUSE, Guard
+
+if TYPE_CHECKING:
+    from perdure.stores.keys import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,9 @@ class Batch:
     views: tuple[str, ...] = ()
     """For a store that is `readable`: what each record says, a JSON object as ASCII text on one line. It is for people,
     and never read back."""
+
+    envelope: bytes | None = None
+    """Of an opening that makes a session: what `put_envelope` would put beside the family that it founds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +183,8 @@ class Store(ABC):
     readable: bool = False
     """Whether people read what it keeps with tools of their own, so that batches come with `views`."""
 
-    sealed: bool = False
-    """Whether nothing that it is given is kept in clear."""
+    keys: Keys | None = None
+    """The keys that what it is given is sealed under; None: it is kept in clear."""
 
     durable: bool
     """Whether what was acknowledged is there after the process, and the machine, have died."""
@@ -219,9 +225,9 @@ class Store(ABC):
 
         With `seen` as `claim` does it, for a log that ends where the batch goes on; with None as `create` does it, in a
         family of its own, in its first epoch, for a log that the batch begins. Raises what these and `append` raise:
-        about the lease first, then about the head, and `ConflictError` for records of an incarnation that is over.
-        `ValueError` for a batch without records. After `StoreFailedError` the head says whether it is done: it can only
-        be if the log ends with these records.
+        about the lease first, then about the head, and `ConflictError` for records of an incarnation that is over, and
+        for an envelope when the family has one. `ValueError` for a batch without records. After `StoreFailedError` the
+        head says whether it is done: it can only be if the log ends with these records.
         """
 
     @abstractmethod

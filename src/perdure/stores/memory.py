@@ -137,12 +137,16 @@ class MemoryStore(Store):
             check_incarnation(session, batch, newest=epoch)
             if seen is None:
                 self._check_new(session)
+                if batch.envelope is not None and session in place.envelopes:
+                    raise refusals.other_envelope(session)
                 found = _Session(session, lease, 0)
             else:
                 found = self._as_seen(seen, head=head)
             self._write(place, found, batch, session=session)
             found.lease = lease
             place.sessions[session] = found
+            if seen is None and batch.envelope is not None:
+                place.envelopes[session] = batch.envelope
             return Held(lease, found.sent)
 
     def renew(self, lease: Lease) -> Lease:

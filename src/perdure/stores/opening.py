@@ -7,7 +7,7 @@ import re
 from importlib import import_module
 from typing import Final, Protocol, cast
 
-from perdure.errors import KeyNeededError, StoreUrlError
+from perdure.errors import KeyNeededError, KeyWrongError, StoreUrlError
 from perdure.stores.contract import Store
 from perdure.stores.keys import VARIABLE, Given, Keys, keys_from
 
@@ -49,6 +49,9 @@ def open_store(url: str | os.PathLike[str], *, keys: Given | None = None, **opti
     store = _opened(url, options)
     try:
         return _plain(store) if given is None else _sealed(store, given)
+    except KeyWrongError as error:
+        store.close()
+        raise KeyWrongError(f"{store.url}: {error}") from error
     except BaseException:
         store.close()
         raise

@@ -37,12 +37,23 @@ class Sessions:
         """Makes one that begins with this batch. Raises `SessionExistsError`, `SessionErasedError`."""
         session = lease.session
         self._root.clean()
-        with self._root.locked(shared=True):
+        with self._root.locked(shared=batch.envelope is None):  # alone: it must not take the place of another's
             self._check_new(session)
+            if batch.envelope is not None:
+                self._put_first(family, batch.envelope)
             commit = commits.created(lease.owner, epoch=lease.epoch, tick=self.tick_after(-1))
             text, _, commit = commits.following(commit, batch)
             chunk_files.put(self._root.family(family), batch.chunks)
             self._make(Header(session, family, 1), text, commit, point="append.inside" if batch.records else "")
+
+    def _put_first(self, family: str, content: bytes) -> None:
+        """The envelope of a family that is founded; what a crash left of it before it had a session is replaced."""
+        place = self._root.envelope(family)
+        if place.exists() and self.kin(family):
+            raise refusals.other_envelope(family)
+        place.parent.mkdir(exist_ok=True)
+        disk.sync_folder(place.parent.parent)
+        disk.replace_blanking(place, content)
 
     def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
         """Makes one that goes on from another. Raises as `Store.fork` does."""

@@ -33,6 +33,7 @@ class Families:
         self._inner, self.keys = inner, keys
         self._by_session: dict[str, _Found] = {}
         self._by_envelope: dict[tuple[str, bytes], Family] = {}
+        self._pending: dict[str, _Found] = {}
 
     def of(self, session: str, *, name: str | None = None) -> Family:
         """The family of a session, by what is known of it; `name` is what it is called, if the caller knows.
@@ -65,6 +66,22 @@ class Families:
             self._by_session = {}
         self._by_session[session] = _Found(family, stored, clock.monotonic_s())
         return family
+
+    def pending(self, session: str) -> Family:
+        """The keys of a family that a session is about to found; the same until `settled`."""
+        found = self._pending.get(session)
+        if found is None:
+            secrets = envelope.new_secrets()
+            stored = envelope.closed(secrets, self.keys.first, bound=envelope.of_family(session))
+            if len(self._pending) >= limits.FAMILIES_COUNT_MAX:
+                self._pending.clear()
+            found = self._pending[session] = _Found(Family(session, secrets), stored, clock.monotonic_s())
+        return found.family
+
+    def settled(self, session: str) -> bytes:
+        """The envelope of a pending family, which from now on is nobody's but the store's."""
+        self.pending(session)
+        return self._pending.pop(session).envelope
 
     def envelope(self, session: str) -> bytes:
         """The envelope that the family of this session is known by."""

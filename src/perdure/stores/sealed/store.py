@@ -11,11 +11,11 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeVar
 
-from perdure.errors import ConflictError, DamageError, SessionError, StorePlainError
+from perdure.errors import ConflictError, DamageError, SessionError, SessionUnknownError, StorePlainError
 from perdure.log import Base, Record
 from perdure.stores.around import Around
-from perdure.stores.contract import Batch, Change, Head, Item, Lease, Point, Store, check_change
-from perdure.stores.keys import Given, keys_from
+from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Store, check_change
+from perdure.stores.keys import Given, Keys, keys_from
 from perdure.stores.sealed import envelope
 from perdure.stores.sealed.families import Families
 from perdure.stores.sealed.family import OVERHEAD_BYTES, Family
@@ -33,22 +33,22 @@ class SealedStore(Around):
 
     def __init__(self, inner: Store, keys: Given) -> None:
         super().__init__(inner)
-        self.readable, self.sealed, self.keys = False, True, keys_from(keys)
-        self.guard = ALLOW
-        self.families = Families(inner, self.keys)
+        ring = keys_from(keys)
+        self.readable, self.keys, self.guard = False, ring, ALLOW
+        self.families = Families(inner, ring)
         stored = inner.envelope()
         if stored is None:
-            stored = self._begun()
-        envelope.opened(stored, self.keys, bound=envelope.OF_STORE)
+            stored = self._begun(ring)
+        envelope.opened(stored, ring, bound=envelope.OF_STORE)
 
-    def _begun(self) -> bytes:
+    def _begun(self, keys: Keys) -> bytes:
         """Makes a store that has no sessions a sealed one, for good."""
         if self.inner.heads():
             raise StorePlainError(
                 f"{self.url}: has sessions in clear, and a store is sealed as a whole or not at all; nothing was "
                 "changed. Open it without keys, or copy them to a new store: perdure copy SESSION --to URL --to-key KEY"
             )
-        new = envelope.closed(envelope.new_secrets(), self.keys.first, bound=envelope.OF_STORE)
+        new = envelope.closed(envelope.new_secrets(), keys.first, bound=envelope.OF_STORE)
         try:
             self.inner.put_envelope(None, new, seen=None)
         except ConflictError:  # another process was faster
@@ -56,8 +56,11 @@ class SealedStore(Around):
         return new
 
     def chain_key(self, session: str) -> bytes | None:
-        """See `Store.chain_key`. That of the family."""
-        return self.families.of(session).chain
+        """See `Store.chain_key`. That of the family; of a session that is not there, of the one that it will found."""
+        try:
+            return self.families.of(session).chain
+        except SessionUnknownError:
+            return self.families.pending(session).chain
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -66,6 +69,15 @@ class SealedStore(Around):
         lease = self.inner.create(session, owner=owner, family=family, epoch=epoch)
         self.families.again(session, name=family or session)
         return lease
+
+    def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
+        """See `Store.open`. A new session's keys come with it, in the same commit."""
+        if seen is None:
+            sealed = _sealed(self.families.pending(session), session, batch)
+            sealed = replace(sealed, envelope=self.families.settled(session))
+        else:
+            sealed = _sealed(self.families.current(session), session, batch)
+        return self.inner.open(session, sealed, owner=owner, seen=seen)
 
     def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
         """See `Store.fork`. It has the keys of its family."""

@@ -9,7 +9,7 @@ import sqlite3
 from typing import Final
 
 from perdure.errors import DamageError
-from perdure.stores import sql
+from perdure.stores import refusals, sql
 from perdure.stores.sqlite import file, rows
 
 OF_THE_STORE: Final = 0
@@ -24,6 +24,13 @@ def get(db: sqlite3.Connection, family: int, what: str) -> bytes | None:
     if found is not None and not isinstance(found[0], bytes):
         raise DamageError(f"{what}: its envelope is not what was written")
     return None if found is None else found[0]
+
+
+def put_first(db: sqlite3.Connection, family: int, content: bytes, what: str) -> None:
+    """Keeps this one beside a family that has none. Raises `ConflictError`."""
+    if get(db, family, what) is not None:
+        raise refusals.other_envelope(what)
+    put(db, family, content)
 
 
 def put(db: sqlite3.Connection, family: int, content: bytes) -> None:

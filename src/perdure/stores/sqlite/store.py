@@ -147,6 +147,8 @@ class SqliteStore(Store):
             if seen is None:
                 self._sessions.check_new(db, session)
                 row = rows.create(db, lease, family=session)
+                if batch.envelope is not None:
+                    envelopes.put_first(db, row.family, batch.envelope, session)
             else:
                 row = self._sessions.as_seen(db, seen, head=head)
                 rows.set_lease(db, row, lease)

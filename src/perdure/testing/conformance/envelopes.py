@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from perdure.errors import ConflictError, PerdureError, SessionErasedError, SessionUnknownError
-from perdure.stores import Store
+from perdure.errors import ConflictError, PerdureError, SessionErasedError, SessionExistsError, SessionUnknownError
+from perdure.stores import Batch, Store
 from perdure.testing.conformance.forks import fork, source
-from perdure.testing.conformance.tools import Log, Place, interrupted, refused, same, together
+from perdure.testing.conformance.tools import Log, Place, interrupted, records_after, refused, same, together
 
 _OLD, _NEW = b"perdure old envelope " + bytes(range(256)), b"perdure new envelope " + bytes(reversed(range(256)))
 _FILE_BYTES_MAX: Final = 1 << 26
@@ -85,6 +86,25 @@ class EnvelopeChecks(Place):
                 with interrupted("envelope.inside"), refused(InterruptedError):
                     store.put_envelope(session, _NEW, seen=before)
                 same(store.envelope(session), before)
+
+    def test_an_opening_brings_the_envelope_of_the_family_that_it_founds(self, tmp_path: Path) -> None:
+        with self.bare(tmp_path) as store:
+            batch = Batch(records_after([], "s", (b"1",), kind="note"), envelope=_OLD)
+            with interrupted("append.inside"), refused(InterruptedError):
+                store.open("s", batch, owner="me", seen=None)
+            with refused(SessionUnknownError):
+                store.envelope("s")
+            store.open("s", replace(batch, envelope=_NEW), owner="me", seen=None)
+            same(store.envelope("s"), _NEW)
+            with refused(SessionExistsError):
+                store.open("s", batch, owner="me", seen=None)
+            store.create("member", owner="me", family="t")
+            store.put_envelope("member", _OLD, seen=None)
+            with refused(ConflictError):
+                other = Batch(records_after([], "t", (b"1",), kind="note"), envelope=_NEW)
+                store.open("t", other, owner="me", seen=None)
+            same((store.envelope("s"), store.envelope("member")), (_NEW, _OLD))
+            same([head.session for head in store.heads()], ["member", "s"])
 
     def test_an_envelope_belongs_to_a_session_that_is_there(self, tmp_path: Path) -> None:
         with self.bare(tmp_path) as store:
