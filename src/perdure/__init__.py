@@ -16,12 +16,14 @@ from perdure.state.delta import patch
 from perdure.values import Opaque, Secret, allow, storable
 
 if TYPE_CHECKING:
+    from perdure.ops.agent_snapshot import AgentSnapshot
     from perdure.session.async_session import AsyncSession
     from perdure.state.foreign import Baseline
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgentSnapshot",
     "AgentStore",
     "Ask",
     "AsyncSession",
@@ -50,7 +52,11 @@ __all__ = [
     "storable",
 ]
 
-_LATE = {"AsyncSession": "perdure.session.async_session", "Baseline": "perdure.state.foreign"}
+_LATE = {
+    "AgentSnapshot": "perdure.ops.agent_snapshot",
+    "AsyncSession": "perdure.session.async_session",
+    "Baseline": "perdure.state.foreign",
+}
 """Where the names are that few programs use: loaded by the first who does."""
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that this gives

@@ -43,6 +43,8 @@ POINTS: Final = {
     "witness.before": "a witness is about to be told, the store has committed",
     "witness.inside": "the file of a witness is written anew under another name, not yet renamed",
     "import.whole": "all of what is imported is written, its lease is not given back",
+    "begin.made": "the session that begins from a snapshot is made, nothing is written in it",
+    "begin.whole": "all that a session begins with is written, its lease is not given back",
 }
 
 hook: Callable[[str], None] | None = None

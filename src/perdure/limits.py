@@ -83,6 +83,9 @@ VIEW_BYTES_MAX: Final = 64 * 1024
 ABSENT_COUNT_MAX: Final = 1000
 """If more values in one part cannot be stored, the whole part is absent from a snapshot for inspection."""
 
+SNAPSHOT_CALLS_COUNT: Final = 50
+"""Tool calls that an `AgentSnapshot` tells of, unless it is asked for more."""
+
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""
 

@@ -169,7 +169,7 @@ def _header(found: Detail) -> None:
         "session": info.id,
         "status": f"{info.status} {info.reason}".strip(),
         "form": f"{info.form} {info.entry}".strip(),
-        "fork of": found.origin and f"{found.origin.session} at #{found.origin.seq} {found.origin.reason}".strip(),
+        "begun as" if found.origin and found.origin.snapshot else "fork of": found.origin and str(found.origin),
         "child of": info.parent,
         "version": found.version,
         "labels": ", ".join(f"{name}={value}" for name, value in found.labels.items()),

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli import options, output
+from perdure.cli import options, output, snapshots
+from perdure.cli.deciding import chosen_by
 from perdure.cli.place import Place, open_either, other_place, place
 from perdure.log.readable import document
+from perdure.ops import snapshot_file
 from perdure.ops.portable import new_file
 
 if TYPE_CHECKING:
@@ -32,17 +34,28 @@ def export(
     ndjson: Annotated[
         bool, typer.Option("--ndjson", help="The records for reading, one per line, decoded, as JSON; not for import.")
     ] = False,
+    snapshot: snapshots.Snapshot = False,
+    at: snapshots.At = None,
+    calls: snapshots.Calls = None,
+    parts: snapshots.Parts = None,
+    plain: snapshots.Plain = False,
     protocol: options.MaybeProtocol = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write all of a session to one file, verified.
+    """Write all of a session to one file, verified; or a snapshot of it.
 
     It may be running, but not to be converted; FILE must not be there yet.
     """
-    if ndjson and protocol is not None:
-        raise typer.BadParameter("--ndjson is JSON; leave --protocol out")
+    if ndjson and (protocol is not None or snapshot):
+        raise typer.BadParameter("--ndjson is all of the log, in JSON; leave --protocol and --snapshot out")
+    if not snapshot and (plain or parts or at is not None or calls is not None):
+        raise typer.BadParameter("--at, --calls, --part and --plain are for --snapshot")
     with place(store).open() as opened:
+        if snapshot:
+            wanted = snapshots.Wanted(at, calls, parts, protocol, plain)
+            snapshots.file_snapshot(opened, session, file, wanted, as_json=as_json)
+            return
         number = _lines(opened, session, file) if ndjson else _whole(opened, session, file, protocol)
     written = file.stat().st_size
     if as_json:
@@ -68,15 +81,35 @@ def _line(entry: Entry, session: str) -> bytes:
 def import_(
     file: Exported,
     *,
+    into: snapshots.Into = None,
+    steps: snapshots.Steps = None,
+    accept_doubts: snapshots.AcceptDoubts = False,
+    accept_masked: snapshots.AcceptMasked = False,
+    file_key: snapshots.FileKey = None,
+    by: options.By = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Take in the session of an exported file, under its own id.
+    """Take in the session of an exported file, under its own id; or begin one from a snapshot.
 
     Makes the store if it is not there.
     """
     where = place(store)
     with where.open(make=True) as opened:
+        if snapshot_file.is_one(file):
+            begun = opened.begin(
+                file,
+                into=into,
+                steps=steps,
+                accept_doubts=accept_doubts,
+                accept_masked=accept_masked,
+                by=chosen_by(by),
+                keys=file_key,
+            )
+            snapshots.tell_begun(begun, where, as_json=as_json)
+            return
+        if into or steps or accept_doubts or accept_masked or file_key:
+            raise typer.BadParameter(f"{file} holds all of a session, which keeps its id and its log: leave these out")
         _tell(opened.import_file(file), where, as_json=as_json)
 
 

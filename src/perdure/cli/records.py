@@ -27,7 +27,8 @@ def line(entry: Entry) -> str:
 
 def _opened(entry: Entry) -> str:
     if (origin := entry.body.get("origin")) is not None:
-        return f"fork of {origin['session']} at #{origin['seq']} by {origin['by']} {origin['reason']}"
+        kind = "begun from a snapshot" if "snapshot" in origin else "fork"
+        return f"{kind} of {origin['session']} at #{origin['seq']} by {origin['by']} {origin['reason']}"
     given = values.describe(values.decode(entry["input"]))
     return f"{entry['form']} {entry['entry']} input={given}"
 

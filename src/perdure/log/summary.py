@@ -149,8 +149,9 @@ def _opened(_: Summary, entry: Entry) -> dict[str, Any]:
 
 
 def _forked(form: str, origin: dict[str, Any]) -> dict[str, Any]:
-    """A fork goes on from there; what it counts and looks up begins with it."""
-    reason = f"forked from {origin['session']} at {origin['seq']}"
+    """A fork, or a session that begins from a snapshot, goes on from there; what it counts begins with it."""
+    place = f"{origin['session']} at {origin['seq']}"
+    reason = f"begun from a snapshot of {place}" if "snapshot" in origin else f"forked from {place}"
     mine: dict[str, Any] = {"waits": (), "saves": 0, "actions": 0, "points": b"", "marks": b""}
     return mine | {"status": "idle" if form == "handle" else "paused", "reason": reason}
 

@@ -99,11 +99,11 @@ def difference(
     """
     there = Reader(store, other)
     missing: tuple[Absence, ...] = ()
-    end = _point(there, to)
+    end = point_of(there, to)
     if at is None and session == other:
         begin = Place(session, int(end["parent"]) if end is not None else 0)
     else:
-        entry = _point(Reader(store, session), at)
+        entry = point_of(Reader(store, session), at)
         begin, missing = _place(session, entry), () if entry is None else absent(entry)
     after = _place(other, end)
     missing += () if end is None else absent(end)
@@ -118,7 +118,7 @@ def _place(session: str, entry: Entry | None) -> Place:
     return Place(session, entry.seq if entry is not None else 0)
 
 
-def _point(reader: Reader, at: int | str | None) -> Entry | None:
+def point_of(reader: Reader, at: int | str | None) -> Entry | None:
     """The record of the snapshot that is meant; None for the empty state of the opening."""
     if isinstance(at, str) or (at is not None and at <= 0):
         found = points.find(reader.entries(), at)

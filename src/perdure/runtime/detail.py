@@ -61,12 +61,20 @@ class ActionDetail:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a fork goes on from: record `seq` of a session; who made it, and why."""
+    """Where a fork goes on from: record `seq` of a session; who made it, and why.
+
+    `snapshot` is the id of the snapshot that a session of its own began from, "" for a fork.
+    """
 
     session: str
     seq: int
     reason: str
     by: str
+    snapshot: str = ""
+
+    def __str__(self) -> str:
+        snapshot = f"snapshot {self.snapshot} of " if self.snapshot else ""
+        return f"{snapshot}{self.session} at #{self.seq} {self.reason}".strip()
 
 
 @dataclass(frozen=True, slots=True)

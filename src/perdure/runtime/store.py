@@ -26,6 +26,7 @@ from perdure.runtime.keeping import Keeping
 from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Question
 from perdure.runtime.running import Running
+from perdure.runtime.snapshots import Snapshots
 from perdure.session import call as calls
 from perdure.session import settling
 from perdure.session.face import POINT_HIDDEN
@@ -83,7 +84,7 @@ class SessionInfo:
     messages: int = 0
 
 
-class AgentStore(Running, Branching, Keeping, Moving):
+class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
     """Opened with `perdure.open(url)`. Safe to use from several threads; each session is for one at a time."""
 
     # --- looking ------------------------------------------------------------------------------------------------------

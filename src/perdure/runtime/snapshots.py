@@ -1,0 +1,99 @@
+"""What a store does with snapshots that leave it: takes them, files them, begins sessions from them.
+
+A part of `AgentStore`. How it is done is elsewhere: `ops.picturing`, `ops.snapshot_file`, `ops.beginning`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure import limits, values
+from perdure.recovery import restore
+from perdure.stores.ids import check_session_id
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from perdure.ops.agent_snapshot import AgentSnapshot
+    from perdure.ops.beginning import Begun
+    from perdure.stores.contract import Store as Backend
+    from perdure.stores.keys import Given, Keys
+
+
+class Snapshots:
+    """Snapshots as objects and as files."""
+
+    backend: Backend
+
+    def snapshot(
+        self,
+        session: str,
+        *,
+        at: int | str | None = None,
+        calls: int = limits.SNAPSHOT_CALLS_COUNT,
+        parts: Mapping[str, str | None] | None = None,
+    ) -> AgentSnapshot:
+        """Everything about a session as of one point: state, memory, tool calls, how it was run.
+
+        `at` is as for `diff`; None: the newest snapshot, with what was done since. The last `calls` tool calls are
+        told, 0: all. `parts` says which part of the state goes into a field (`{"messages": "dialog"}`), where it is not
+        called as the default has it (`docs/snapshots.md`). Needs no lease. Raises `NoPointError`, `DamageError`.
+        """
+        from perdure.ops.picturing import picture
+
+        with restore.offered(self.backend, check_session_id(session)):
+            return picture(self.backend, session, at=at, calls_max=calls, parts=parts or {})
+
+    def export_snapshot(
+        self,
+        session: str,
+        path: str | os.PathLike[str],
+        *,
+        at: int | str | None = None,
+        calls: int = limits.SNAPSHOT_CALLS_COUNT,
+        parts: Mapping[str, str | None] | None = None,
+        protocol: str = values.DEFAULT,
+        plain: bool = False,
+    ) -> AgentSnapshot:
+        """Takes a snapshot and files it; there, whole and durable on return.
+
+        That of a sealed store is sealed under the store's key, unless `plain`. What is not sealed has a mask in place
+        of each secret. Raises as `snapshot` and `AgentSnapshot.write` do.
+        """
+        taken = self.snapshot(session, at=at, calls=calls, parts=parts)
+        taken.write(path, protocol=protocol, keys=None if plain else keys_of(self.backend))
+        return taken
+
+    def begin(
+        self,
+        snapshot: AgentSnapshot | str | os.PathLike[str],
+        *,
+        into: str | None = None,
+        steps: str | None = None,
+        accept_doubts: bool = False,
+        accept_masked: bool = False,
+        by: str = "operator",
+        keys: Given | None = None,
+    ) -> Begun:
+        """Makes a session that begins with the state of a snapshot, or of the file of one. Durable on return.
+
+        `into` is its id, else that of the session that the snapshot is of. One of steps goes on as steps, every other
+        as a handle; `steps` is the entry point (`module:function`) of a function to go on with as steps. What was done
+        and the state does not show is refused unless `accept_doubts`, and recorded then; masks in place of secrets
+        unless `accept_masked`. `keys` are those of a sealed file, else those of this store. Raises
+        `SessionExistsError`, `RefusedError`, `DamageError`, `KeyNeededError`.
+        """
+        from perdure.ops.agent_snapshot import AgentSnapshot
+        from perdure.ops.beginning import Consent, begin
+
+        if not isinstance(snapshot, AgentSnapshot):
+            snapshot = AgentSnapshot.read(snapshot, keys=keys_of(self.backend) if keys is None else keys)
+        consent = Consent(accept_doubts, accept_masked, by)
+        return begin(self.backend, snapshot, into=into, steps=steps, consent=consent)
+
+
+def keys_of(backend: Backend) -> Keys | None:
+    """The keys that a store is sealed under; None for one in clear."""
+    found: Keys | None = getattr(backend, "keys", None)
+    return found
