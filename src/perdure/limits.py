@@ -7,14 +7,23 @@ from typing import Final
 DEPTH_MAX: Final = 200
 """Levels of containers in a value, the outermost counted as 1."""
 
-NODES_MAX: Final = 8_000_000
-"""Containers and leaves in one encoded value."""
+NODES_MAX: Final = 20_000_000
+"""Containers and leaves in one state."""
 
-OTHER_BYTES_MAX: Final = 64 << 20
+VALUES_MAX: Final = 8_000_000
+"""Containers and leaves in one encoded value: so many are made of one body, chunk or message at most."""
+
+OTHER_BYTES_MAX: Final = 16 << 20
 """A value that takes more in another protocol than MessagePack is written in MessagePack."""
 
 RECORD_BYTES_MAX: Final = 1 << 30
 """A record's body, encoded and before compression."""
+
+EXPANDED_BYTES: Final = 1 << 20
+"""Compressed data may expand to so many bytes, however short it is …"""
+
+EXPANSION_MAX: Final = 100
+"""… and beyond them to so many times its own length."""
 
 CHUNK_BYTES: Final = 256 * 1024
 """Aim for the encoded size of one chunk of a keyframe."""

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 from perdure import limits
 from perdure.errors import DamageError, LimitError, ProtocolError
 from perdure.values import messagepack
+from perdure.values.count import is_too_many
 from perdure.values.frame import CODEC_IDS
 from perdure.values.wire import ENCODED, Tagged, pack_tree, unpack_tree
 
@@ -71,9 +72,16 @@ def encode(value: Any, *, codec: str = DEFAULT, at: str = "$") -> bytes:
     container is taken as it is at one instant.
     """
     data = messagepack.encode(value, at=at)
+    if len(data) > limits.VALUES_MAX:  # as each value takes a byte, it is only then that a bound can be exceeded
+        _check_large(data, at=at)
+    return data if codec == DEFAULT else written(unpack_tree(data), codec=codec)
+
+
+def _check_large(data: bytes, *, at: str) -> None:
     if len(data) > limits.RECORD_BYTES_MAX:
         raise LimitError(f"{at}: {len(data)} bytes encoded, the bound is {limits.RECORD_BYTES_MAX}")
-    return data if codec == DEFAULT else written(unpack_tree(data), codec=codec)
+    if is_too_many(data):
+        raise LimitError(f"{at}: more than {limits.VALUES_MAX} values")
 
 
 def decode(data: bytes, *, codec: str = DEFAULT, pickled: bool = False) -> Any:

@@ -33,6 +33,9 @@ CHUNK_LEVEL: Final = 6
 LARGE_CHUNK_BYTES: Final = 2 * limits.CHUNK_BYTES
 """Longer chunks hold one large value, which a save may have to wait for: `LARGE_LEVEL`."""
 
+_PADDED_BYTES: Final = limits.EXPANDED_BYTES // limits.EXPANSION_MAX
+"""Only a longer payload can be padded, so as not to expand too much."""
+
 _HEADER: Final = struct.Struct(">2sBBBBHII")
 _BLOB: Final = struct.Struct(f">II{DIGEST_BYTES}s")
 _CODECS: Final = {number: name for name, number in CODEC_IDS.items()}
@@ -68,12 +71,12 @@ class _Pool:
         return compressed
 
     def decompress(self, payload: bytes) -> bytes:
-        """The data of one zstd frame; takes as much memory as the frame declares. Raises ZstdError."""
+        """The data of the zstd frame at the beginning; takes as much memory as it declares. Raises ZstdError."""
         try:
             context = self._idle_decompressors.pop()
         except IndexError:
             context = zstandard.ZstdDecompressor(dict_data=self._dictionary())
-        data = context.decompress(payload, allow_extra_data=False)
+        data = context.decompress(payload, allow_extra_data=len(payload) > _PADDED_BYTES)
         self._idle_decompressors.append(context)
         return data
 
@@ -184,6 +187,8 @@ def _smallest(data: bytes, dictionary: Dictionary | None, *, chunk: bool) -> tup
     else:
         pool = dictionary.large if is_large else dictionary.pool
         choice = ZSTD_DICTIONARY, dictionary.digest, pool.compress(data)
+    if len(data) > limits.EXPANDED_BYTES:
+        choice = choice[0], choice[1], choice[2].ljust(len(data) // limits.EXPANSION_MAX + 1, b"\0")
     return choice if len(choice[1]) + len(choice[2]) < len(data) else (PLAIN, b"", data)
 
 
@@ -258,9 +263,11 @@ def _opened(frame: bytes) -> Opened:
     table = _HEADER.size + (DIGEST_BYTES if compression == ZSTD_DICTIONARY else 0)
     begin = table + _BLOB.size * count
     _check("payload length", size, is_written=len(frame) == begin + size)
+    rest_max = length if compression == PLAIN else max(limits.EXPANDED_BYTES, size * limits.EXPANSION_MAX)
     name = frame[_HEADER.size : table] or None
     blobs = tuple(Blob(*found) for found in _BLOB.iter_unpack(frame[table:begin]))
     _check_blobs(blobs, length)
+    _check("length", length, is_written=length - sum(blob.length for blob in blobs) <= rest_max)
     return Opened(_CODECS[codec], compression, length, name, blobs, frame[begin:])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-_FIXED: Final = [
+FIXED: Final = [
     *[1] * 0xA0,  # small numbers, headers of small maps and arrays
     *range(1, 0x21),  # short text
     *(1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 5, 9, 2, 3, 5, 9, 2, 3, 5, 9),  # None, bools, numbers; 0: says its own length
@@ -18,7 +18,7 @@ _FIXED: Final = [
 ]
 """By its first byte, how long a node is, without what is inside of it; 0 for one that says its own length."""
 
-_LENGTHS: Final = {
+LENGTHS: Final = {
     # bytes
     0xC4: (1, 0),
     0xC5: (2, 0),
@@ -48,7 +48,7 @@ def large(data: bytes, *, least: int) -> list[tuple[int, int]]:
     """
     found: list[tuple[int, int]] = []
     for begin, end in _nodes(data, 0, len(data), least):
-        inside = begin + 1 + _LENGTHS[data[begin]][0]
+        inside = begin + 1 + LENGTHS[data[begin]][0]
         if data[begin] not in _BYTES:
             found.append((begin, end))
         elif _may_have(data, inside, end, least):
@@ -58,8 +58,8 @@ def large(data: bytes, *, least: int) -> list[tuple[int, int]]:
 
 def _may_have(data: bytes, begin: int, end: int, least: int) -> bool:
     """Whether some bytes look like the header of a large leaf: finding none takes no time to speak of."""
-    for lead in _LONG if least > _SHORT_MAX else _LENGTHS:
-        width, _ = _LENGTHS[lead]
+    for lead in _LONG if least > _SHORT_MAX else LENGTHS:
+        width, _ = LENGTHS[lead]
         at = data.find(lead, begin, end)
         while at >= 0:
             if least <= int.from_bytes(data[at + 1 : at + 1 + width]) < end - at:
@@ -72,11 +72,11 @@ def _nodes(data: bytes, at: int, end: int, least: int) -> Iterator[tuple[int, in
     """The leaves of at least so many bytes, one after another: what is in a list or dict comes after its header."""
     while at < end:
         lead = data[at]
-        size = _FIXED[lead]
+        size = FIXED[lead]
         if not size:
-            if lead not in _LENGTHS:
+            if lead not in LENGTHS:
                 return
-            width, more = _LENGTHS[lead]
+            width, more = LENGTHS[lead]
             length = int.from_bytes(data[at + 1 : at + 1 + width])
             size = 1 + width + more + length
             if at + size > end:

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import ormsgpack
 
+from perdure import limits
 from perdure.errors import DamageError
 from perdure.values import kinds, registry
+from perdure.values.count import is_too_many
 from perdure.values.opaque import Opaque
 from perdure.values.tree import from_tree, to_tree
 from perdure.values.wire import CLASS, STRICT, pack_tree, read, split_class, unpack_tree
@@ -63,6 +65,8 @@ def _holds_buffers(value: Any) -> bool:
 
 def decode(data: bytes) -> Any:
     """The value. Raises DamageError, FormatNewerError or TagError; runs and imports nothing that the bytes name."""
+    if len(data) > limits.VALUES_MAX and is_too_many(data):
+        raise DamageError(f"not a stored value: more than {limits.VALUES_MAX} values in one")
     return _Reader().value(data)
 
 
