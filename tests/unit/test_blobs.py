@@ -41,11 +41,11 @@ def expected(value: Any) -> list[bytes]:
         else:
             return [leaf for pair in value.items() for item in pair for leaf in expected(item)]
     data = values.encode(value)
-    return [data] if data[0] in leaves._LENGTHS and len(data) - _head(data) >= LEAST else []
+    return [data] if data[0] in leaves.LENGTHS and len(data) - _head(data) >= LEAST else []
 
 
 def _head(data: bytes) -> int:
-    return 1 + sum(leaves._LENGTHS[data[0]])
+    return 1 + sum(leaves.LENGTHS[data[0]])
 
 
 @given(strategies.values())
