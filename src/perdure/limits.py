@@ -10,7 +10,7 @@ DEPTH_MAX: Final = 200
 NODES_MAX: Final = 20_000_000
 """Containers and leaves in one state."""
 
-VALUES_MAX: Final = 8_000_000
+ENCODED_NODES_MAX: Final = 8_000_000
 """Containers and leaves in one encoded value: so many are made of one body, chunk or message at most."""
 
 OTHER_BYTES_MAX: Final = 16 << 20
@@ -22,7 +22,7 @@ RECORD_BYTES_MAX: Final = 1 << 30
 EXPANDED_BYTES: Final = 1 << 20
 """Compressed data may expand to so many bytes, however short it is …"""
 
-EXPANSION_MAX: Final = 100
+EXPANSION_COUNT_MAX: Final = 100
 """… and beyond them to so many times its own length."""
 
 CHUNK_BYTES: Final = 256 * 1024

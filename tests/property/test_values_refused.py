@@ -247,7 +247,7 @@ def test_more_values_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch)
 
 def test_more_bytes_than_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RECORD_BYTES_MAX", 1000)
-    monkeypatch.setattr(limits, "VALUES_MAX", 1000)
+    monkeypatch.setattr(limits, "ENCODED_NODES_MAX", 1000)
     with pytest.raises(LimitError, match=r"^\$: 1003 bytes"):
         encode("x" * 1000)
 

@@ -91,7 +91,7 @@ def test_what_expands_much_is_stored_so_that_it_may(length: int) -> None:
     data = bytes(length)
     frame = seal(data, codec="json")
     assert unseal(frame) == ("json", data)
-    assert len(frame) <= max(1000, length // limits.EXPANSION_MAX + 100)
+    assert len(frame) <= max(1000, length // limits.EXPANSION_COUNT_MAX + 100)
     chunk = seal(data, codec="json", chunk=True)
     assert unseal(chunk) == ("json", data)
 
@@ -104,11 +104,11 @@ def test_padding_is_counted() -> None:
 
 
 def test_more_values_than_the_bound_are_refused_in_both_directions() -> None:
-    many = [0] * (limits.VALUES_MAX + 1)
+    many = [0] * (limits.ENCODED_NODES_MAX + 1)
     with pytest.raises(LimitError, match="more than"):
         values.encode(many)
     assert values.decode(values.encode(many[:-1000])) == many[:-1000]
-    inside = {"x": "y" * limits.VALUES_MAX, "z": [(1, 2)] * 1000}
+    inside = {"x": "y" * limits.ENCODED_NODES_MAX, "z": [(1, 2)] * 1000}
     assert values.decode(values.encode(inside)) == inside
 
 

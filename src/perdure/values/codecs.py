@@ -72,7 +72,7 @@ def encode(value: Any, *, codec: str = DEFAULT, at: str = "$") -> bytes:
     container is taken as it is at one instant.
     """
     data = messagepack.encode(value, at=at)
-    if len(data) > limits.VALUES_MAX:  # as each value takes a byte, it is only then that a bound can be exceeded
+    if len(data) > limits.ENCODED_NODES_MAX:  # as each value takes a byte, it is only then that a bound can be exceeded
         _check_large(data, at=at)
     return data if codec == DEFAULT else written(unpack_tree(data), codec=codec)
 
@@ -81,7 +81,7 @@ def _check_large(data: bytes, *, at: str) -> None:
     if len(data) > limits.RECORD_BYTES_MAX:
         raise LimitError(f"{at}: {len(data)} bytes encoded, the bound is {limits.RECORD_BYTES_MAX}")
     if is_too_many(data):
-        raise LimitError(f"{at}: more than {limits.VALUES_MAX} values")
+        raise LimitError(f"{at}: more than {limits.ENCODED_NODES_MAX} values")
 
 
 def decode(data: bytes, *, codec: str = DEFAULT, pickled: bool = False) -> Any:

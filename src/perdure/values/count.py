@@ -16,10 +16,10 @@ _FIXED_EXTENSIONS: Final = frozenset(range(0xD4, 0xD9))
 
 
 def is_too_many(data: bytes) -> bool:
-    """Whether there are more than `limits.VALUES_MAX` values in `data`, what is inside of extensions included."""
-    if len(data) <= limits.VALUES_MAX:
+    """Whether there are more than `limits.ENCODED_NODES_MAX` values in `data`, what is inside of extensions included."""
+    if len(data) <= limits.ENCODED_NODES_MAX:
         return False
-    return _counted(data, bound=limits.VALUES_MAX) > limits.VALUES_MAX
+    return _counted(data, bound=limits.ENCODED_NODES_MAX) > limits.ENCODED_NODES_MAX
 
 
 def _counted(data: bytes, *, bound: int) -> int:

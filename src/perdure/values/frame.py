@@ -33,7 +33,7 @@ CHUNK_LEVEL: Final = 6
 LARGE_CHUNK_BYTES: Final = 2 * limits.CHUNK_BYTES
 """Longer chunks hold one large value, which a save may have to wait for: `LARGE_LEVEL`."""
 
-_PADDED_BYTES: Final = limits.EXPANDED_BYTES // limits.EXPANSION_MAX
+_PADDED_BYTES: Final = limits.EXPANDED_BYTES // limits.EXPANSION_COUNT_MAX
 """Only a longer payload can be padded, so as not to expand too much."""
 
 _HEADER: Final = struct.Struct(">2sBBBBHII")
@@ -188,7 +188,7 @@ def _smallest(data: bytes, dictionary: Dictionary | None, *, chunk: bool) -> tup
         pool = dictionary.large if is_large else dictionary.pool
         choice = ZSTD_DICTIONARY, dictionary.digest, pool.compress(data)
     if len(data) > limits.EXPANDED_BYTES:
-        choice = choice[0], choice[1], choice[2].ljust(len(data) // limits.EXPANSION_MAX + 1, b"\0")
+        choice = choice[0], choice[1], choice[2].ljust(len(data) // limits.EXPANSION_COUNT_MAX + 1, b"\0")
     return choice if len(choice[1]) + len(choice[2]) < len(data) else (PLAIN, b"", data)
 
 
@@ -263,7 +263,7 @@ def _opened(frame: bytes) -> Opened:
     table = _HEADER.size + (DIGEST_BYTES if compression == ZSTD_DICTIONARY else 0)
     begin = table + _BLOB.size * count
     _check("payload length", size, is_written=len(frame) == begin + size)
-    rest_max = length if compression == PLAIN else max(limits.EXPANDED_BYTES, size * limits.EXPANSION_MAX)
+    rest_max = length if compression == PLAIN else max(limits.EXPANDED_BYTES, size * limits.EXPANSION_COUNT_MAX)
     name = frame[_HEADER.size : table] or None
     blobs = tuple(Blob(*found) for found in _BLOB.iter_unpack(frame[table:begin]))
     _check_blobs(blobs, length)

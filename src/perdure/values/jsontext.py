@@ -32,8 +32,8 @@ def dumps(tree: Any) -> bytes:
 
 def loads(data: bytes) -> Any:
     """The plain tree. Raises DamageError or FormatNewerError; runs and imports nothing that the text names."""
-    if data.count(b",") + data.count(b"[") + data.count(b"{") > limits.VALUES_MAX:
-        raise DamageError(f"not a stored value: more than {limits.VALUES_MAX} values in one")
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > limits.ENCODED_NODES_MAX:
+        raise DamageError(f"not a stored value: more than {limits.ENCODED_NODES_MAX} values in one")
     try:
         return _tree(json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=_constant))
     except ValueError as error:

@@ -65,8 +65,8 @@ def _holds_buffers(value: Any) -> bool:
 
 def decode(data: bytes) -> Any:
     """The value. Raises DamageError, FormatNewerError or TagError; runs and imports nothing that the bytes name."""
-    if len(data) > limits.VALUES_MAX and is_too_many(data):
-        raise DamageError(f"not a stored value: more than {limits.VALUES_MAX} values in one")
+    if len(data) > limits.ENCODED_NODES_MAX and is_too_many(data):
+        raise DamageError(f"not a stored value: more than {limits.ENCODED_NODES_MAX} values in one")
     return _Reader().value(data)
 
 

@@ -85,8 +85,8 @@ def _check(data: bytes) -> None:
         raise DamageError(f"a pickle with the instruction {data[at : at + 1]!r}, which is never written") from None
     if at != end or not data.endswith(pickle.STOP) or data[:2] != b"\x80\x05":
         raise DamageError("not a pickle, or bytes follow its end")
-    if count > 2 * limits.VALUES_MAX:
-        raise DamageError(f"a pickle of more than {limits.VALUES_MAX} values, which is never written")
+    if count > 2 * limits.ENCODED_NODES_MAX:
+        raise DamageError(f"a pickle of more than {limits.ENCODED_NODES_MAX} values, which is never written")
 
 
 def _plain(tree: Any) -> Any:
