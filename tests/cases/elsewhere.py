@@ -16,7 +16,7 @@ import sys
 from perdure.values import decode, encode
 codec, data = sys.argv[1], sys.stdin.buffer.read()
 def get():
-    return decode(data, codec=codec)
+    return decode(data, codec=codec, pickled=True)
 def put(value):
     sys.stdout.buffer.write(encode(value, codec=codec))
 """

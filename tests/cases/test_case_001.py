@@ -12,15 +12,19 @@ import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure import values
 from perdure.errors import TagError, UnstorableError
-from perdure.values import decode, encode, registry
+from perdure.values import PROTOCOLS, encode, registry
 from tests.cases.elsewhere import loaded_elsewhere
 from tests.property.oracle import facts
+
+decode = partial(values.decode, pickled=True)
 
 MODULE = """
 import enum
@@ -86,7 +90,7 @@ def module(folder: Path, *, member: str = "SHUT", field: str = "notes: list") ->
     (folder / "shop.py").write_text(MODULE.format(member=member, field=field))
 
 
-@pytest.mark.parametrize("codec", ["msgpack", "json"])
+@pytest.mark.parametrize("codec", PROTOCOLS)
 def test_classes_nested_in_classes_come_back_as_themselves_in_a_fresh_process(tmp_path: Path, codec: str) -> None:
     module(tmp_path)
     data = loaded_elsewhere(tmp_path, f"import shop\n{SAVE}", codec=codec)
@@ -107,7 +111,7 @@ def test_what_does_not_fit_any_more_is_an_error_that_names_it(
     assert all(name in text for name in names)
 
 
-@pytest.mark.parametrize("codec", ["msgpack", "json"])
+@pytest.mark.parametrize("codec", PROTOCOLS)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_containers_keep_their_class_bound_and_factory(name: str, codec: str) -> None:
     value = CONTAINERS[name]()

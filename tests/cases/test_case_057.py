@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from perdure.values import decode, describe, encode, seal, unseal
+from perdure.values import PROTOCOLS, decode, describe, encode, seal, unseal
 from tests.property import classes as c
 from tests.property.oracle import facts
 
@@ -62,6 +62,14 @@ def test_half_a_character_is_strict_messagepack_and_comes_back_equal(place: str,
     codec, data = unseal(seal(encode(value), codec="msgpack"))
     assert codec == "msgpack"
     assert facts(decode(data)) == facts(value)
+
+
+@pytest.mark.parametrize("codec", PROTOCOLS)
+@pytest.mark.parametrize("half", HALVES, ids=range(len(HALVES)))
+def test_half_a_character_comes_back_equal_in_every_protocol(half: str, codec: str) -> None:
+    for place in PLACES.values():
+        value = place(half)
+        assert facts(decode(encode(value, codec=codec), codec=codec, pickled=True)) == facts(value)
 
 
 @pytest.mark.parametrize("half", HALVES, ids=range(len(HALVES)))

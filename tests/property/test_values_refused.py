@@ -10,17 +10,19 @@ import threading
 from collections import Counter, OrderedDict, UserDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from perdure import limits
+from perdure import limits, values
 from perdure.errors import LimitError, UnstorableError
-from perdure.values import decode, encode, same
+from perdure.values import encode, same
 from tests.property import classes as c
 
-CODECS = ("msgpack", "json")
+CODECS = values.PROTOCOLS
+decode = partial(values.decode, pickled=True)
 
 
 class Text(str):

@@ -15,9 +15,9 @@ import pydantic
 import pytest
 
 from perdure.errors import TagError, UnstorableError
-from perdure.values import Opaque, allow, decode, encode, registry, storable
+from perdure.values import PROTOCOLS, Opaque, allow, decode, encode, registry, storable
 
-CODECS = ("msgpack", "json")
+CODECS = tuple(name for name in PROTOCOLS if name != "pickle")
 
 
 @pytest.fixture(autouse=True)
@@ -207,7 +207,7 @@ def test_a_model_whose_names_are_no_strings_is_a_misfit(parts: tuple[Any, Any]) 
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_an_unknown_class_stays_inert_and_is_the_same_bytes_in_both_codecs(codec: str) -> None:
+def test_an_unknown_class_stays_inert_and_is_the_same_bytes_in_every_protocol(codec: str) -> None:
     cls = storable("acme.Gone", version=7)(NamedTuple("Gone", [("a", object), ("b", object)]))
     value = [cls({1: (2,)}, cls(frozenset({1}), b"x"))]
     data = encode(value, codec=codec)
@@ -216,9 +216,9 @@ def test_an_unknown_class_stays_inert_and_is_the_same_bytes_in_both_codecs(codec
     assert (type(opaque), opaque.tag, opaque.version) == (Opaque, "acme.Gone", 7)
     assert encode(held, codec=codec) == data
     moved = [encode(held, codec=other) for other in CODECS]
-    assert [encode(decode(moved[i], codec=c), codec=codec) for i, c in enumerate(CODECS)] == [data, data]
+    assert [encode(decode(moved[i], codec=c), codec=codec) for i, c in enumerate(CODECS)] == [data] * len(CODECS)
     storable("acme.Gone", version=7)(cls)
-    assert [decode(moved[i], codec=c) for i, c in enumerate(CODECS)] == [value, value]
+    assert [decode(moved[i], codec=c) for i, c in enumerate(CODECS)] == [value] * len(CODECS)
 
 
 def test_an_opaque_value_can_be_a_key_an_element_and_a_field() -> None:

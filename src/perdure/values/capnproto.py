@@ -90,7 +90,24 @@ def _check_segments(data: bytes) -> None:
 
 
 def _fill(message: Any, tree: Any) -> None:
-    _PUT[type(tree)](message, tree)
+    cls = type(tree)
+    if cls in _PUT:
+        _PUT[cls](message, tree)
+    elif cls is dict:
+        entries = message.init("dict", len(tree))
+        for at, (key, item) in enumerate(tree.items()):
+            entry = entries[at]
+            entry.key = key
+            _fill(entry.init("value"), item)
+    elif cls is list and not (tree and _FLOATS.issuperset(map(type, tree))):
+        items = message.init("list", len(tree))
+        for at, item in enumerate(tree):
+            _fill(items[at], item)
+    elif cls is list:
+        message.floats = tree
+    else:
+        inside, rest = _put_tagged(message, tree)
+        _fill(inside, rest)
 
 
 def _put_none(message: Any, _tree: None) -> None:
@@ -120,34 +137,17 @@ def _put_data(message: Any, tree: bytes) -> None:
     message.data = tree
 
 
-def _put_list(message: Any, tree: list[Any]) -> None:
-    if tree and _FLOATS.issuperset(map(type, tree)):
-        message.floats = tree
-        return
-    items = message.init("list", len(tree))
-    for at, item in enumerate(tree):
-        _fill(items[at], item)
-
-
-def _put_dict(message: Any, tree: dict[str, Any]) -> None:
-    entries = message.init("dict", len(tree))
-    for at, (key, item) in enumerate(tree.items()):
-        entry = entries[at]
-        entry.key = key
-        _fill(entry.init("value"), item)
-
-
-def _put_tagged(message: Any, node: Tagged) -> None:
+def _put_tagged(message: Any, node: Tagged) -> tuple[Any, Any]:
+    """What is still to be written of a tagged node, and where to."""
     if node.number == ENCODED:
-        _fill(message.init("encoded"), node.tree)
-    elif node.number == CLASS:
+        return message.init("encoded"), node.tree
+    if node.number == CLASS:
         made = message.init("instance")
         made.tag, made.version, body = node.tree
-        _fill(made.init("body"), body)
-    else:
-        made = message.init("tagged")
-        made.kind = node.number
-        _fill(made.init("tree"), node.tree)
+        return made.init("body"), body
+    made = message.init("tagged")
+    made.kind = node.number
+    return made.init("tree"), node.tree
 
 
 _PUT: Final[dict[type, Callable[[Any, Any], None]]] = {
@@ -157,9 +157,6 @@ _PUT: Final[dict[type, Callable[[Any, Any], None]]] = {
     float: _put_float,
     str: _put_text,
     bytes: _put_data,
-    list: _put_list,
-    dict: _put_dict,
-    Tagged: _put_tagged,
 }
 
 
@@ -167,45 +164,42 @@ def _tree(value: Any) -> Any:
     kind = value.which()
     if kind in _LEAVES:
         return getattr(value, kind)
-    return _TAKE[kind](value)
+    if kind == "none":
+        return None
+    if kind == "dict":
+        entries, fields = value.dict, {}
+        for entry in entries:
+            fields[entry.key] = _tree(entry.value)
+        return _whole(fields, len(entries))
+    if kind == "list":
+        items = []
+        for item in value.list:
+            items.append(_tree(item))  # noqa: PERF401  (a comprehension takes another frame of the stack)
+        return items
+    if kind == "floats":
+        return list(value.floats)
+    number, head, inside = _tagged(value, kind)
+    tree = _tree(inside)
+    return Tagged(number, [*head, tree] if number == CLASS else tree)
 
 
-def _take_list(value: Any) -> list[Any]:
-    items = []
-    for item in value.list:
-        items.append(_tree(item))  # noqa: PERF401  (a comprehension takes another frame of the stack)
-    return items
-
-
-def _take_dict(value: Any) -> dict[str, Any]:
-    fields = {}
-    entries = value.dict
-    for entry in entries:
-        fields[entry.key] = _tree(entry.value)
-    if len(fields) != len(entries):
+def _whole(fields: dict[str, Any], count: int) -> dict[str, Any]:
+    if len(fields) != count:
         raise DamageError("not a stored value: a dict with a key twice")
     return fields
 
 
-def _take_tagged(value: Any) -> Tagged:
+def _tagged(value: Any, kind: str) -> tuple[int, list[Any], Any]:
+    """Of a tagged node its kind, for a class tag and version, and the value that it is made of."""
+    if kind == "encoded":
+        return ENCODED, [], value.encoded
+    if kind == "instance":
+        found = value.instance
+        return CLASS, [found.tag, found.version], found.body
     found = value.tagged
     if found.kind in (ENCODED, CLASS) or found.kind > 127:
         raise FormatNewerError(f"values of kind {found.kind} are not known to this version of perdure")
-    return Tagged(found.kind, _tree(found.tree))
-
-
-def _take_instance(value: Any) -> Tagged:
-    found = value.instance
-    return Tagged(CLASS, [found.tag, found.version, _tree(found.body)])
+    return found.kind, [], found.tree
 
 
 _LEAVES: Final = frozenset({"flag", "int", "uint", "float", "text", "data"})
-_TAKE: Final[dict[str, Callable[[Any], Any]]] = {
-    "none": lambda _: None,
-    "list": _take_list,
-    "dict": _take_dict,
-    "tagged": _take_tagged,
-    "instance": _take_instance,
-    "floats": lambda value: list(value.floats),
-    "encoded": lambda value: Tagged(ENCODED, _tree(value.encoded)),
-}

@@ -16,7 +16,7 @@ _FIXED_EXTENSIONS: Final = frozenset(range(0xD4, 0xD9))
 
 
 def is_too_many(data: bytes) -> bool:
-    """Whether there are more than `limits.ENCODED_NODES_MAX` values in `data`, what is inside of extensions included."""
+    """Whether there are more than `limits.ENCODED_NODES_MAX` values in `data`, those inside of extensions included."""
     if len(data) <= limits.ENCODED_NODES_MAX:
         return False
     return _counted(data, bound=limits.ENCODED_NODES_MAX) > limits.ENCODED_NODES_MAX

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from perdure import limits
@@ -23,6 +22,16 @@ PROTOCOL: Final = 5
 
 _NAMES: Final = {CLASS: "class", ENCODED: "value", **{number: kind.name for number, kind in kinds.BY_NUMBER.items()}}
 _NUMBERS: Final = {name: number for number, name in _NAMES.items()}
+
+_DEEP: Final = "deep"
+_PIECE_LEVELS: Final = 40
+"""Levels of a tree in one pickle; deeper ones are a pickle in it, since writing one takes the stack."""
+
+_UNREADABLE: Final = (
+    *(pickle.UnpicklingError, EOFError, ArithmeticError),
+    *(LookupError, TypeError, ValueError, AttributeError),
+)
+"""What the unpickler raises when instructions do not fit together."""
 
 _WRITTEN: Final = {
     *("PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE"),
@@ -46,19 +55,27 @@ _ARGUMENTS: Final = {ord(op.code): _argument(op) for op in pickletools.opcodes i
 
 def dumps(tree: Any) -> bytes:
     """The pickle of a plain tree, equal for equal trees."""
+    return _pickled(_plain(tree, 1))
+
+
+def _pickled(plain: Any) -> bytes:
     out = io.BytesIO()
     pickler = pickle.Pickler(out, PROTOCOL)
     pickler.fast = True  # a tree shares nothing: no instruction refers to another
-    pickler.dump(_plain(tree))
+    pickler.dump(plain)
     return out.getvalue()
 
 
 def loads(data: bytes) -> Any:
     """The plain tree. Raises DamageError, with nothing unpickled, unless the pickle makes plain data only."""
+    return _tree(_unpickled(data), 1)
+
+
+def _unpickled(data: bytes) -> Any:
     _check(data)
     try:
-        return _tree(_Unpickler(io.BytesIO(data)).load())
-    except (pickle.UnpicklingError, EOFError, LookupError, TypeError, ArithmeticError, ValueError) as error:
+        return _Unpickler(io.BytesIO(data)).load()
+    except _UNREADABLE as error:
         raise DamageError(f"not a stored value: {error!r:.200}") from error
 
 
@@ -89,47 +106,53 @@ def _check(data: bytes) -> None:
         raise DamageError(f"a pickle of more than {limits.ENCODED_NODES_MAX} values, which is never written")
 
 
-def _plain(tree: Any) -> Any:
-    """The tree with a tuple in the place of each tagged node."""
+def _plain(tree: Any, level: int) -> Any:
+    """The tree with a tuple in the place of each tagged node, and of what is a pickle of its own."""
     cls = type(tree)
+    if cls not in _CONTAINERS:
+        return tree
+    if level % _PIECE_LEVELS == 0:
+        return (_DEEP, _pickled(_plain(tree, level + 1)))
     if cls is list:
         items = []
         for item in tree:
-            items.append(_plain(item))  # noqa: PERF401  (a comprehension takes another frame of the stack)
+            items.append(_plain(item, level + 1))  # noqa: PERF401  (a comprehension takes another frame of the stack)
         return items
     if cls is dict:
         fields = {}
         for key, item in tree.items():
-            fields[key] = _plain(item)
+            fields[key] = _plain(item, level + 1)
         return fields
-    return (_NAMES[tree.number], _plain(tree.tree)) if cls is Tagged else tree
+    return (_NAMES[tree.number], _plain(tree.tree, level + 1))
 
 
-def _tree(node: Any) -> Any:
+def _tree(node: Any, level: int) -> Any:
     """The tree again. What pickles hold beyond it does not fit where MessagePack is made of it."""
-    take = _TAKE.get(type(node))
-    return node if take is None else take(node)
-
-
-def _take_list(node: list[Any]) -> list[Any]:
-    items = []
-    for item in node:
-        items.append(_tree(item))  # noqa: PERF401  (a comprehension takes another frame of the stack)
-    return items
-
-
-def _take_dict(node: dict[Any, Any]) -> dict[Any, Any]:
-    fields = {}
-    for key, item in node.items():
-        fields[key] = _tree(item)
-    return fields
-
-
-def _take_tagged(node: tuple[Any, Any]) -> Tagged:
+    cls = type(node)
+    if cls is list:
+        items = []
+        for item in node:
+            items.append(_tree(item, level + 1))  # noqa: PERF401  (a comprehension takes another frame of the stack)
+        return items
+    if cls is dict:
+        fields = {}
+        for key, item in node.items():
+            fields[key] = _tree(item, level + 1)
+        return fields
+    if cls is not tuple:
+        return node
     name, tree = node
+    if (name == _DEEP) != (level % _PIECE_LEVELS == 0):
+        raise DamageError("not a stored value: cut into pieces in other places than it is written")
+    if name == _DEEP:
+        return _tree(_unpickled(tree), level + 1)
+    return Tagged(_number(name), _tree(tree, level + 1))
+
+
+def _number(name: Any) -> int:
     if type(name) is not str or name not in _NUMBERS:
         raise FormatNewerError(f"values of kind {name!r:.60} are not known to this version of perdure")
-    return Tagged(_NUMBERS[name], _tree(tree))
+    return _NUMBERS[name]
 
 
-_TAKE: Final[dict[type, Callable[[Any], Any]]] = {list: _take_list, dict: _take_dict, tuple: _take_tagged}
+_CONTAINERS: Final = frozenset({list, dict, Tagged})

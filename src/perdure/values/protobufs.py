@@ -46,15 +46,30 @@ def _parsed(data: bytes) -> schema.Value:
 
 
 def _fill(message: schema.Value, tree: Any, level: int) -> None:
-    put = _PUT.get(type(tree))
-    if put is not None:
-        put(message, tree)
+    cls = type(tree)
+    if cls in _PUT:
+        _PUT[cls](message, tree)
     elif level % _PIECE_LEVELS == 0:
         piece = schema.Value()
         _fill(piece, tree, level + 1)
         message.deep = piece.SerializeToString()
+    elif cls is dict:
+        message.dict.SetInParent()
+        add = message.dict.entries.add
+        for key, item in tree.items():
+            entry = add()
+            entry.key = key
+            _fill(entry.value, item, level + 1)
+    elif cls is list and not (tree and _FLOATS.issuperset(map(type, tree))):
+        message.list.SetInParent()
+        add_item = message.list.items.add
+        for item in tree:
+            _fill(add_item(), item, level + 1)
+    elif cls is list:
+        message.floats.items.extend(tree)
     else:
-        _PUT_INSIDE[type(tree)](message, tree, level + 1)
+        inside, rest = _put_tagged(message, tree)
+        _fill(inside, rest, level + 1)
 
 
 def _put_none(message: schema.Value, _tree: None) -> None:
@@ -84,34 +99,15 @@ def _put_data(message: schema.Value, tree: bytes) -> None:
     message.data = tree
 
 
-def _put_list(message: schema.Value, tree: list[Any], level: int) -> None:
-    if tree and _FLOATS.issuperset(map(type, tree)):
-        message.floats.items.extend(tree)
-        return
-    message.list.SetInParent()
-    add = message.list.items.add
-    for item in tree:
-        _fill(add(), item, level)
-
-
-def _put_dict(message: schema.Value, tree: dict[str, Any], level: int) -> None:
-    message.dict.SetInParent()
-    add = message.dict.entries.add
-    for key, item in tree.items():
-        entry = add()
-        entry.key = key
-        _fill(entry.value, item, level)
-
-
-def _put_tagged(message: schema.Value, node: Tagged, level: int) -> None:
+def _put_tagged(message: schema.Value, node: Tagged) -> tuple[schema.Value, Any]:
+    """What is still to be written of a tagged node, and where to."""
     if node.number == ENCODED:
-        _fill(message.encoded, node.tree, level)
-    elif node.number == CLASS:
+        return message.encoded, node.tree
+    if node.number == CLASS:
         message.instance.tag, message.instance.version, body = node.tree
-        _fill(message.instance.body, body, level)
-    else:
-        message.tagged.kind = node.number
-        _fill(message.tagged.tree, node.tree, level)
+        return message.instance.body, body
+    message.tagged.kind = node.number
+    return message.tagged.tree, node.tree
 
 
 _PUT: Final[dict[type, Callable[[schema.Value, Any], None]]] = {
@@ -122,24 +118,29 @@ _PUT: Final[dict[type, Callable[[schema.Value, Any], None]]] = {
     str: _put_text,
     bytes: _put_data,
 }
-_PUT_INSIDE: Final[dict[type, Callable[[schema.Value, Any, int], None]]] = {
-    list: _put_list,
-    dict: _put_dict,
-    Tagged: _put_tagged,
-}
 
 
 def _tree(message: schema.Value, level: int) -> Any:
     kind = message.WhichOneof("kind")
-    if kind is None:
-        raise DamageError("not a stored value: a value of no kind")
     if kind in _LEAVES:
-        return getattr(message, kind)
-    if kind == "none":
-        return _take_none(message)
-    if (level % _PIECE_LEVELS == 0) != (kind == "deep"):
-        raise DamageError("not a stored value: cut into pieces in other places than it is written")
-    return _INSIDE[kind](message, level + 1)
+        return getattr(message, kind) if kind != "none" else _take_none(message)
+    if kind is None or (level % _PIECE_LEVELS == 0) != (kind == "deep"):
+        raise DamageError("not a stored value: a value of no kind, or cut into pieces where it is not written so")
+    if kind == "dict":
+        fields = {}
+        for entry in message.dict.entries:
+            fields[entry.key] = _tree(entry.value, level + 1)
+        return _whole(fields, len(message.dict.entries))
+    if kind == "list":
+        items = []
+        for item in message.list.items:
+            items.append(_tree(item, level + 1))  # noqa: PERF401  (a comprehension takes another frame of the stack)
+        return items
+    if kind == "floats":
+        return list(message.floats.items)
+    if kind == "deep":
+        return _tree(_parsed(message.deep), level + 1)
+    return _tagged(message, kind, _tree(_inside(message, kind), level + 1))
 
 
 def _take_none(message: schema.Value) -> None:
@@ -147,41 +148,28 @@ def _take_none(message: schema.Value) -> None:
         raise DamageError("not a stored value: a None that is false")
 
 
-def _take_list(message: schema.Value, level: int) -> list[Any]:
-    items = []
-    for item in message.list.items:
-        items.append(_tree(item, level))  # noqa: PERF401  (a comprehension takes another frame of the stack)
-    return items
-
-
-def _take_dict(message: schema.Value, level: int) -> dict[str, Any]:
-    fields = {}
-    for entry in message.dict.entries:
-        fields[entry.key] = _tree(entry.value, level)
-    if len(fields) != len(message.dict.entries):
+def _whole(fields: dict[str, Any], count: int) -> dict[str, Any]:
+    if len(fields) != count:
         raise DamageError("not a stored value: a dict with a key twice")
     return fields
 
 
-def _take_tagged(message: schema.Value, level: int) -> Tagged:
-    kind = message.tagged.kind
-    if kind in (ENCODED, CLASS) or kind > 127:
-        raise FormatNewerError(f"values of kind {kind} are not known to this version of perdure")
-    return Tagged(kind, _tree(message.tagged.tree, level))
+def _inside(message: schema.Value, kind: str) -> schema.Value:
+    """The value that a tagged node is made of."""
+    if kind == "encoded":
+        return message.encoded
+    return message.instance.body if kind == "instance" else message.tagged.tree
 
 
-def _take_instance(message: schema.Value, level: int) -> Tagged:
-    found = message.instance
-    return Tagged(CLASS, [found.tag, found.version, _tree(found.body, level)])
+def _tagged(message: schema.Value, kind: str, tree: Any) -> Tagged:
+    if kind == "encoded":
+        return Tagged(ENCODED, tree)
+    if kind == "instance":
+        return Tagged(CLASS, [message.instance.tag, message.instance.version, tree])
+    number = message.tagged.kind
+    if number in (ENCODED, CLASS) or number > 127:
+        raise FormatNewerError(f"values of kind {number} are not known to this version of perdure")
+    return Tagged(number, tree)
 
 
-_LEAVES: Final = frozenset({"flag", "int", "uint", "float", "text", "data"})
-_INSIDE: Final[dict[str, Callable[[schema.Value, int], Any]]] = {
-    "list": _take_list,
-    "dict": _take_dict,
-    "tagged": _take_tagged,
-    "instance": _take_instance,
-    "floats": lambda message, _: list(message.floats.items),
-    "encoded": lambda message, level: Tagged(ENCODED, _tree(message.encoded, level)),
-    "deep": lambda message, level: _tree(_parsed(message.deep), level),
-}
+_LEAVES: Final = frozenset({"none", "flag", "int", "uint", "float", "text", "data"})

@@ -16,13 +16,25 @@ from typing import Final
 
 import perdure
 from perdure import clock
-from perdure.testing.bench import calling, collecting, files, forking, machine, moving, report, restoring, saving, show
+from perdure.testing.bench import (
+    calling,
+    collecting,
+    encoding,
+    files,
+    forking,
+    machine,
+    moving,
+    report,
+    restoring,
+    saving,
+    show,
+)
 from perdure.testing.bench.crowd import crowd
 from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
 from perdure.testing.bench.saving import Found
 from perdure.testing.bench.turns import Samples, take
 
-SECTIONS = ("w1", "w2", "w3", "w4", "w5", "fork", "resume", "many", "moved", "files", "gc", "import")
+SECTIONS = ("w1", "w2", "w3", "w4", "w5", "fork", "resume", "many", "moved", "files", "gc", "protocols", "import")
 OF_THE_CHAT: Final = {"w4": restoring.restore, "fork": forking.forks}
 """Sections that look at the store which `w1` leaves, or at one like it."""
 
@@ -35,6 +47,7 @@ ALONE: Final = {
     "moved": moving.moving,
     "files": files.appending,
     "gc": collecting.collect,
+    "protocols": encoding.protocols,
     "import": restoring.importing,
 }
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from perdure.values import PROTOCOLS
+
 WHO: Final = {
     "append": "append + fdatasync",
     "row": "SQLite row",
@@ -83,6 +85,17 @@ def _calls() -> Iterator[Row]:
         yield Row(f"{key}.disk_over_deltas", "w5", "everything journaled over the deltas", "x", 1.3, who=WHO[who])
 
 
+def _protocols() -> Iterator[Row]:
+    states = (("short", "200 KB of chat"), ("long", "3 MB of chat"), ("documents", "10 MB of documents"))
+    figures = (("size", "encoded", "MB"), ("stored", "compressed", "MB"), ("encode", "encode", "ms"))
+    for state, what in states:
+        for protocol in PROTOCOLS:
+            for name, does, unit in (*figures, ("decode", "decode", "ms")):
+                yield Row(f"protocols.{state}.{protocol}.{name}", "protocols", f"{what}: {does}", unit, who=protocol)
+            if protocol == "capnp" and state != "documents":
+                yield Row(f"protocols.{state}.capnp.field", "protocols", f"{what}: read one field", "ms", who=protocol)
+
+
 ROWS: Final = (
     *_chat(),
     Row("w2.automatic.p50", "w2", "save of 10 MB, p50", "ms", beside="w2.row.p50", who=WHO["automatic"]),
@@ -128,6 +141,7 @@ ROWS: Final = (
     Row("gc.left", "gc", "bytes of the file after it over those before", "x"),
     Row("gc.slowest", "gc", "slowest save of another session meanwhile", "ms"),
     Row("gc.beside", "gc", "save of another session meanwhile, p50", "ms", None, "gc.alone"),
+    *_protocols(),
     Row("import.ms", "import", "import perdure", "ms", 150.0),
     Row("import.store", "import", "import perdure and load its SQLite store", "ms"),
     Row("import.optional", "import", "of numpy, typer and rich, imported by it", "", 0.0),
