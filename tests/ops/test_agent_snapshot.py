@@ -39,7 +39,7 @@ from tests.property.oracle import facts
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 PROTOCOLS = [name for name in values.PROTOCOLS if name != values.PICKLE]
-CANARY = "AKIA" + "Q3XQ7Z2LWV5T6Y9B"
+CANARY = "AKIA" + "Q3XQ7Z2LWV5T6Y7B"
 
 
 @perdure.action(effect="repeatable")
