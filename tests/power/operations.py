@@ -50,7 +50,7 @@ def fill(store: AgentStore, session: str, *, canary: bool = False) -> None:
         for number in range(SAVES):
             s.state["n"], s.state["text"] = number, text(number)
             if canary:
-                s.state["secret"] = CANARY.decode() + text(number)
+                s.state["hidden"] = CANARY.decode() + text(number)
             if number % 6 == 2:
                 s.action(pay, effect="once", key=f"invoice {number}")(number)
             if number == SAVES // 2:
