@@ -186,7 +186,7 @@ class Chores:
 
     def _erased(self, number: int) -> None:
         with suppress(SessionErasedError), self._store.session(f"gone {number}") as s:
-            s.state["secret"] = f"{CANARY}{number:05}" + text(number)
+            s.state["hidden"] = f"{CANARY}{number:05}" + text(number)
         with suppress(SessionUnknownError):
             self._store.erase(f"gone {number}")
 
