@@ -20,6 +20,8 @@ POINTS: Final = {
     "erase.inside": "a session is removed and its tombstone is set, the transaction is not yet committed",
     "erase.after": "a session is removed, what the store has freed may still hold bytes of it",
     "sweep.inside": "chunks that nothing needs are removed, the transaction is not yet committed",
+    "rekey.begun": "a family has a new data key, nothing is sealed with it",
+    "rekey.part": "some bodies or chunks are sealed with the new data key, others are not",
     "envelope.inside": "the new envelope of a family is written, its transaction is not yet committed",
     "effect.before": "the start of an action is recorded as its class demands; its function has not been called",
     "effect.after": "the function has returned, its outcome is not recorded",

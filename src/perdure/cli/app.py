@@ -82,6 +82,7 @@ app.command(rich_help_panel=KEEP)(keeping.erase)
 app.command(rich_help_panel=KEEP)(versions.migrate)
 app.command(rich_help_panel=KEEP)(keeping.doctor)
 app.command(rich_help_panel=KEEP)(keys.keygen)
+app.command(rich_help_panel=KEEP)(keys.rekey)
 app.command(rich_help_panel=CHECK, cls=verifying.Verify)(verifying.verify)
 app.command(rich_help_panel=CHECK)(checking.replay)
 app.command(

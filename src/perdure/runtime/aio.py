@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erased
     from perdure.ops.going_on import GoneOn
+    from perdure.ops.rekey import Rekeyed
     from perdure.ops.restored import Accepted
     from perdure.ops.transfer import Moved
     from perdure.recovery.difference import Diff
@@ -353,17 +354,29 @@ class AsyncStore:
         """See `AgentStore.import_file`."""
         return await in_thread(self._store.import_file, path)
 
-    async def copy(self, session: str, to: AgentStore) -> Moved:
+    async def copy(self, session: str, to: AgentStore, *, in_clear: bool = False) -> Moved:
         """See `AgentStore.copy`."""
-        return await in_thread(self._store.copy, session, to)
+        return await in_thread(self._store.copy, session, to, in_clear=in_clear)
 
     async def convert(
-        self, to: AgentStore, *, protocol: str, sessions: Iterable[str] | None = None, dry_run: bool = False
+        self,
+        to: AgentStore,
+        *,
+        protocol: str,
+        sessions: Iterable[str] | None = None,
+        dry_run: bool = False,
+        in_clear: bool = False,
     ) -> list[Converted]:
         """See `AgentStore.convert`; all of them at once."""
         return await in_thread(
-            lambda: list(self._store.convert(to, protocol=protocol, sessions=sessions, dry_run=dry_run))
+            lambda: list(
+                self._store.convert(to, protocol=protocol, sessions=sessions, dry_run=dry_run, in_clear=in_clear)
+            )
         )
+
+    async def rekey(self, *, data: bool = False) -> list[Rekeyed]:
+        """See `AgentStore.rekey`; all of them at once."""
+        return await in_thread(lambda: list(self._store.rekey(data=data)))
 
     async def close(self) -> None:
         """See `AgentStore.close`."""

@@ -8,12 +8,13 @@ from perdure.runtime import kin
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from perdure.ops.collection import GcReport
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erased
     from perdure.ops.going_on import GoneOn
+    from perdure.ops.rekey import Rekeyed
     from perdure.ops.restored import Accepted
     from perdure.runtime.migrating import Migrated, Migration
     from perdure.stores.contract import Store as Backend
@@ -50,6 +51,19 @@ class Keeping:
 
         policy = Policy(keep_last, keep_s)
         return gc(self.backend, None if session is None else check_session_id(session), policy, dry_run=dry_run)
+
+    def rekey(self, *, data: bool = False) -> Iterator[Rekeyed]:
+        """Brings a sealed store under the first of the keys it was opened with; tells of each family when it is done.
+
+        Only the keys that each family has of its own are wrapped anew. With `data` each family gets a new one for data,
+        too, and all its bodies and chunks are sealed with that, in small transactions: others may read and write
+        meanwhile, and take the new one within `limits.ENVELOPE_S_MAX` seconds. Stop it when you like: done again it
+        goes on. The log, its chain and what a witness knows stay as they are. Raises `KeysError` for a store that is
+        not sealed.
+        """
+        from perdure.ops.rekey import rekey
+
+        return rekey(self.backend, data=data)
 
     def erase(self, session: str, *, family: bool = False) -> Erased:
         """Erases a session for good: no byte of it stays, and its id is refused from then on, to late writers too.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from perdure.errors import ConflictError, DamageError, SessionError, SessionUnknownError, StorePlainError
 from perdure.log import Base, Record
@@ -35,6 +35,7 @@ class SealedStore(Around):
         super().__init__(inner)
         ring = keys_from(keys)
         self.readable, self.keys, self.guard = False, ring, ALLOW
+        self.ring: Final = ring
         self.families = Families(inner, ring)
         stored = inner.envelope()
         if stored is None:
