@@ -48,7 +48,7 @@ def convert(
     show = sys.stderr.isatty() if progress is None else progress
     here = place(store)
     where = other_place("memory:" if dry_run else target, here, key=to_key, in_clear=in_clear)
-    with open_either(here) as opened, where.open(make=True) as other:
+    with open_either(here) as opened, where.open(make=True, protocol=None if dry_run else protocol) as other:
         each = opened.convert(other, protocol=protocol, sessions=session, dry_run=dry_run, in_clear=in_clear)
         found = list(_told(each, show=show))
     if as_json:

@@ -41,8 +41,11 @@ class Place:
     witness: str | None = None
     key: str | None = None
 
-    def open(self, *, make: bool = False) -> AgentStore:
-        """Opens the store. Raises `StoreUrlError` when there is none, unless it may be made."""
+    def open(self, *, make: bool = False, protocol: str | None = None) -> AgentStore:
+        """Opens the store, to write in this protocol, else that of the environment.
+
+        Raises `StoreUrlError` when there is none, unless it may be made.
+        """
         path = _path(self.url)
         if not make and path is not None and not path.exists():
             raise StoreUrlError(
@@ -51,7 +54,7 @@ class Place:
         return perdure.open(
             self.url,
             keys=self.key,
-            protocol=os.environ.get(PROTOCOL) or values.DEFAULT,
+            protocol=protocol or os.environ.get(PROTOCOL) or values.DEFAULT,
             witness=self.witness,
             secrets=os.environ.get(SECRETS) or None,
         )
