@@ -14,6 +14,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     ├── DamageError              stored bytes that are not what was written
     │   ├── FormatNewerError         written by a newer perdure; not damage, but unreadable here
     │   ├── NotSealedError           a plain row in a store that is sealed
+    │   ├── MissingError             a record or a chunk that is not there
     │   ├── RestoreError             no snapshot that is provably good for this request
     │   ├── WitnessError             not the log that the witness was told of: older, another, or gone
     │   └── UnfinishedError          a session that was imported half-way
@@ -137,6 +138,12 @@ class FormatNewerError(DamageError):
     """Written by a newer perdure. Nothing was changed; read it with that version."""
 
     code, exit_status = "format-newer", 21
+
+
+class MissingError(DamageError):
+    """A record or a chunk that must be there is not; what is there and cannot be read is another damage."""
+
+    code = "missing"
 
 
 class RestoreError(DamageError):

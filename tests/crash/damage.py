@@ -139,7 +139,7 @@ def _columns(table: str) -> str:
     return {
         "store": "rowid, tick",
         "families": "number, id",
-        "sessions": "number, id, family, seq, chain, epoch, owner, counter, tick, sent, summary",
+        "sessions": "number, id, family, seq, chain, epoch, owner, counter, tick, sent, summary, base, base_seq",
         "records": "key, epoch, kind, time_us, chain, body",
         "points": "key, parent, flags, name, time_us",
         "keyframes": "key, record",
@@ -149,10 +149,10 @@ def _columns(table: str) -> str:
     }[table]
 
 
-def subject(folder: Path) -> Subject:
+def subject(folder: Path, **options: Any) -> Subject:
     """Makes and fills a store; keyframes come early and at the same places each time."""
     path = folder / "agents.db"
-    store = open_agent_store(str(path))
+    store = open_agent_store(str(path), **options)
     raw = sqlite3.connect(path, isolation_level=None)
     raw.execute("PRAGMA synchronous=OFF")
     raw.text_factory = lambda stored: stored.decode(errors="surrogateescape")

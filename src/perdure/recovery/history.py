@@ -14,7 +14,7 @@ from perdure.log import dropped
 from perdure.log.branch import SNAPSHOTS
 from perdure.log.entry import Entry
 from perdure.log.origin import seam_of
-from perdure.log.record import GENESIS, is_stub, verified
+from perdure.log.record import GENESIS, Record, is_stub, verified
 from perdure.log.summary import Summary
 from perdure.session.opening import summary_of
 from perdure.session.snapshot import Reader, Snapshot, gone
@@ -186,10 +186,13 @@ def _check_head(found: History, last: Place) -> None:
     chain = last.record.chain if last.record is not None else GENESIS
     if not last.fault and (last.seq, chain) != (head.seq, head.chain):
         found.report(None, f"{session}: the head says record {head.seq} and does not name the one there", "head")
-    behind = list(beyond(found.reader.store, session, last.seq))
-    if behind and found.reader.store.head(session).seq == head.seq:
+    behind, fault = _behind(found.reader.store, session, last.seq)
+    if (behind or fault) and found.reader.store.head(session).seq == head.seq:
         found.summary = None
-        found.report(None, f"{session}: {len(behind)} records are stored behind the head, record {head.seq}", "head")
+        count = len(behind) + bool(fault)
+        found.report(None, f"{session}: {count} records are stored behind the head, record {head.seq}", "head")
+        if fault:
+            found.report(last.seq + count, fault, "record")
         try:
             for record in verified(
                 behind,
@@ -202,6 +205,17 @@ def _check_head(found: History, last: Place) -> None:
                 _take(found, Place(record.seq, record))
         except DamageError as error:
             found.report(None, error, "record")
+
+
+def _behind(store: Store, session: str, last: int) -> tuple[list[Record], str]:
+    """The records behind this one, and what is wrong with the one after them ("": it is not there)."""
+    behind: list[Record] = []
+    try:
+        for record in beyond(store, session, last):
+            behind.append(record)  # noqa: PERF402 - those before the fault are kept
+    except DamageError as error:
+        return behind, str(error)
+    return behind, ""
 
 
 def _check_dropped(found: History) -> None:

@@ -127,7 +127,10 @@ def opening_of(reader: Reader, *, upto: int | None = None) -> Entry:
 
 def check_end(store: Store, session: str, head: Head) -> None:
     """Raises `DamageError` if the log goes on behind its head: what is there must not be written over."""
-    behind = next(beyond(store, session, head.seq), None)
+    try:
+        behind = next(beyond(store, session, head.seq), None)
+    except DamageError as error:
+        raise DamageError(f"{session}: behind its head, record {head.seq}, something is there: {error}") from error
     if behind is not None and store.head(session).seq == head.seq:
         raise DamageError(f"{session}: its head says record {head.seq}, but record {behind.seq} is there")
 

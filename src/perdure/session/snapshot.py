@@ -5,11 +5,12 @@ A part only when it is asked for.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
 from perdure import values
-from perdure.errors import DamageError, FormatNewerError
+from perdure.errors import DamageError, FormatNewerError, UnfinishedError
 from perdure.log import dropped
 from perdure.log.branch import SNAPSHOTS
 from perdure.log.entry import opened
@@ -122,13 +123,17 @@ class Reader:
     def records(self, *, after: int, upto: int | None = None, chain: bytes | None = None) -> Iterator[Record]:
         """The records after this number, each checked against the one before.
 
-        Without `upto` those up to the head. The last of them must have this `chain` digest: without `upto` the head's.
+        Without `upto` those up to the head, which must be the one that the summary is beside. The last of them must
+        have this `chain` digest: without `upto` the head's.
         Who has read the head before says both, and sees nothing that others have written since. Raises `DamageError`,
         also when some are missing at the end.
         """
         if upto is None:
             head = self.store.head(self.session)
             upto, chain = head.seq, head.chain
+            if head.seq:
+                with contextlib.suppress(UnfinishedError):  # its records may be looked at
+                    decoded(head.summary, session=self.session, seq=upto, chain=chain)
         seq, found = after, self.store.read_at(self.session, [after])[0].chain if after else GENESIS
         records = self.store.read(self.session, after=after, upto=upto)
         for record in verified(

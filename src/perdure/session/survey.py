@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from perdure.errors import DamageError
+from perdure.errors import DamageError, MissingError
 from perdure.log.origin import writer_of
 from perdure.log.record import GENESIS, Record, chain_digest
 
@@ -51,12 +51,15 @@ def survey(store: Store, session: str, *, after: int = 0, upto: int) -> Iterator
 
 
 def beyond(store: Store, session: str, head: int) -> Iterator[Record]:
-    """The records that are stored after this number, as far as they can be had without a gap."""
+    """The records that are stored after this number, up to the first gap.
+
+    Raises `DamageError` for one that is there and cannot be read.
+    """
     while True:
         head += 1
         try:
             found = store.read_at(session, [head])[0]
-        except DamageError:
+        except MissingError:
             return
         yield found
 

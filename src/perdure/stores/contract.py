@@ -305,7 +305,10 @@ class Store(ABC):
 
     @abstractmethod
     def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
-        """These records, in the order asked. Raises `DamageError`, which names the first that is missing."""
+        """These records, in the order asked. Raises `MissingError`, which names the first that is missing.
+
+        One that is there and cannot be read is another `DamageError`: nothing may be written over it.
+        """
 
     @abstractmethod
     def head(self, session: str) -> Head:
@@ -341,7 +344,7 @@ class Store(ABC):
 
     @abstractmethod
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
-        """These chunks of the session's family. Raises `DamageError`, which names the first that is missing."""
+        """These chunks of the session's family. Raises `MissingError`, which names the first that is missing."""
 
     @abstractmethod
     def amend(

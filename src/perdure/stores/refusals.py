@@ -5,10 +5,10 @@ from __future__ import annotations
 from perdure.errors import (
     ClosedError,
     ConflictError,
-    DamageError,
     FencedError,
     HasForksError,
     HeldError,
+    MissingError,
     SessionErasedError,
     SessionExistsError,
     SessionUnknownError,
@@ -91,11 +91,11 @@ def other_envelope(what: str) -> ConflictError:
     return ConflictError(f"{what}: its envelope is another one by now; look again")
 
 
-def missing_record(session: str, *, seq: int) -> DamageError:
+def missing_record(session: str, *, seq: int) -> MissingError:
     """For a record that is asked for and not there."""
-    return DamageError(f"{session}: record {seq} is missing")
+    return MissingError(f"{session}: record {seq} is missing")
 
 
-def missing_chunk(session: str, *, digest: bytes) -> DamageError:
+def missing_chunk(session: str, *, digest: bytes) -> MissingError:
     """For a chunk that is asked for and not there."""
-    return DamageError(f"{session}: chunk {digest.hex()} is missing")
+    return MissingError(f"{session}: chunk {digest.hex()} is missing")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from perdure.errors import DamageError
+from perdure.errors import MissingError
 from perdure.log import GENESIS, KINDS, Base, Record, verified
 from perdure.stores import Batch, Head, Point
 from perdure.testing.conformance.tools import BODIES, Log, Place, records_after, refused, same
@@ -58,7 +58,7 @@ class RecordChecks(Place):
             same([record.seq for record in store.read_at("s", [3, 1, 3])], [3, 1, 3])
             same(store.read_at("s", []), [])
             for missing in (4, 0, -1, 1 << 40):
-                with refused(DamageError, naming=str(missing)):
+                with refused(MissingError, naming=str(missing)):
                     store.read_at("s", [1, missing])
 
     def test_points_are_listed_by_seq_and_replaced(self, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ class RecordChecks(Place):
             store.put_chunks("fork", chunks, epoch=1)
             same(store.chunks("fork", chunks), chunks)
             same(store.chunks("root", []), {})
-            with refused(DamageError, naming=next(iter(chunks)).hex()):
+            with refused(MissingError, naming=next(iter(chunks)).hex()):
                 store.chunks("stranger", chunks)
 
     def test_chunks_of_a_batch_come_with_it(self, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ class RecordChecks(Place):
         with self.open(tmp_path) as store:
             store.create("s", owner="me")
             store.put_chunks("s", {b"d" * 32: b"content"}, epoch=1)
-            with refused(DamageError, naming=(b"e" * 32).hex()):
+            with refused(MissingError, naming=(b"e" * 32).hex()):
                 store.chunks("s", [b"d" * 32, b"e" * 32])
 
     def test_putting_a_chunk_again_repairs_it(self, tmp_path: Path) -> None:
