@@ -15,6 +15,8 @@ from agmi import check
 
 from tests.integrity import adapters
 
+KEYED = (adapters.KeyedAdapter, adapters.FileKeyedAdapter)
+GUARDED = (adapters.GuardedAdapter, adapters.FileGuardedAdapter)
 PLAIN = (adapters.PerdureAdapter, adapters.FilePlainAdapter)
 WITNESSED = (adapters.WitnessedAdapter, adapters.FileWitnessedAdapter)
 CONTROLS = (adapters.TrustingAdapter, adapters.FileTrustingAdapter)
@@ -30,12 +32,12 @@ def verdicts(adapter: type[adapters.PerdureAdapter]) -> dict[str, str]:
     return told
 
 
-@pytest.mark.parametrize("adapter", WITNESSED)
+@pytest.mark.parametrize("adapter", [*GUARDED, *WITNESSED])
 def test_with_a_witness_all_nine_are_rejected(adapter: type[adapters.PerdureAdapter]) -> None:
     assert set(verdicts(adapter).values()) == {"REJECTED"}
 
 
-@pytest.mark.parametrize("adapter", PLAIN)
+@pytest.mark.parametrize("adapter", [*KEYED, *PLAIN])
 def test_without_a_witness_all_are_rejected_but_the_older_copy(adapter: type[adapters.PerdureAdapter]) -> None:
     told = verdicts(adapter)
     assert told.pop(ROLLBACK) == "ACCEPTED", "nothing inside of a store can know that it is old"
@@ -47,7 +49,7 @@ def test_the_suite_sees_who_checks_nothing(adapter: type[adapters.PerdureAdapter
     assert set(verdicts(adapter).values()) == {"ACCEPTED"}
 
 
-@pytest.mark.parametrize(("adapter", "status"), [("WitnessedAdapter", 0), ("TrustingAdapter", 1)])
+@pytest.mark.parametrize(("adapter", "status"), [("GuardedAdapter", 0), ("TrustingAdapter", 1)])
 def test_its_command_says_the_same(adapter: str, status: int) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "agmi.check", "--adapter", f"tests.integrity.adapters:{adapter}"],
