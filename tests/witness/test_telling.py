@@ -214,10 +214,10 @@ def test_a_new_key_signs_on(tmp_path: Path) -> None:
     path = tmp_path / "witness"
     with witnessed(open_store("memory:"), path, keys=keys_from(KEY)) as store:
         store.tell_now([told("s", 1)])
-    with witnessed(open_store("memory:"), path, keys=keys_from([NEXT, KEY])) as store:
-        store.tell_now([told("s", 2)])
+    with witnessed(open_store("memory:"), path, keys=keys_from([NEXT, KEY])):
+        pass
     with witnessed(open_store("memory:"), path, keys=keys_from(NEXT)) as store:
-        assert [one.seq for one in store.roll()] == [2]
+        assert [one.seq for one in store.roll()] == [1]
         store.tell_now([told("s", 3)])
     assert sum('"wrapped"' in line for line in path.read_text().splitlines()) == 2
 

@@ -48,7 +48,9 @@ class WitnessedStore(Around):
         self._guard = threading.Lock()
         self._asked_s = clock.monotonic_s()
         self._take(self._teller.told())
-        if not len(self._roll):
+        if len(self._roll):
+            self._teller.rewrap()
+        else:
             self.tell_now(told_of(head) for head in inner.heads() if head.seq)
 
     # ---------------------------------------------------------------------------------------------- the witness

@@ -77,6 +77,11 @@ class Teller:
         if told:
             self._tell(told)
 
+    def rewrap(self) -> None:
+        """Tells the witness's own key again, if the key of the store is another one by now."""
+        if self._signer.first():
+            self._tell([])
+
     def flush(self, session: str | None = None) -> bool:
         """Waits until all, or what is of this session, is told: `limits.WITNESS_WAIT_S` at most. Whether it is.
 
