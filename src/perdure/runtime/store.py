@@ -31,7 +31,7 @@ from perdure.session import call as calls
 from perdure.session import settling
 from perdure.session.face import POINT_HIDDEN
 from perdure.session.lease import is_dead, owner_text
-from perdure.session.opening import append_one, find, summary_of, told
+from perdure.session.opening import append_one, find, look, summary_of, told
 from perdure.session.request import Draft
 from perdure.session.snapshot import Reader, snapshot
 from perdure.session.table import Table
@@ -149,10 +149,12 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
         made of is verified. Raises `NoPointError`, `DamageError`.
         """
         with restore.offered(self.backend, check_session_id(session)):
-            if find(self.backend, session) is None:
+            found = look(self.backend, session)
+            if found is None:
                 raise SessionUnknownError(f"no session {session} in {self.url}")
-            reader, head = Reader(self.backend, session), self.backend.head(session)
-            seq = told(reader, summary_of(head, session), head=head).parent if at is None else self._point(session, at)
+            head, summary = found
+            reader = Reader(self.backend, session, head=head)
+            seq = told(reader, summary, head=head).parent if at is None else self._point(session, at)
             return snapshot(reader, seq).all(parts)
 
     def verify(self, session: str, *, read_data: bool | str = False) -> Report:

@@ -54,8 +54,8 @@ class Keyframer:
         self._writer.riders.clear()
         self._manifest = snapshot.manifest
         self._deltas = [(seq, data) for data in snapshot.encoded]
-        has_any = self._writer.summary.keyframe != (0, 0)
-        self._known = dict(self._reader.store.keyframes(self._reader.session)) if has_any else {}
+        has_later = self._writer.summary.keyframe[0] > seq
+        self._known = dict(self._reader.store.keyframes(self._reader.session)) if has_later else {}
         self._writer.dictionary = functools.cache(functools.partial(self._dictionary_of, self._manifest))
         self._begin_if_due()
 

@@ -89,13 +89,19 @@ class Opened:
 
 def find(store: Store, session: str) -> Summary | None:
     """The summary of a session; None when there is none, or nothing was ever written to it. Raises `DamageError`."""
+    found = look(store, session)
+    return None if found is None else found[1]
+
+
+def look(store: Store, session: str) -> tuple[Head, Summary] | None:
+    """Where a session's log ends, and the summary beside that. Else as `find`."""
     try:
         head = store.head(session)
     except SessionUnknownError:
         return None
     summary = summary_of(head, session)
     check_end(store, session, head)
-    return summary if head.seq else None
+    return (head, summary) if head.seq else None
 
 
 def summary_of(head: Head, session: str) -> Summary:
@@ -152,7 +158,8 @@ def _refused(session: str, error: DamageError) -> DamageError:
 
 
 def _taken_up(store: Store, session: str, *, epoch: int | None) -> tuple[Writer, Reader, list[Entry]]:
-    head, reader = store.head(session), Reader(store, session)
+    head = store.head(session)
+    reader = Reader(store, session, head=head)
     check_end(store, session, head)
     summary = told(reader, summary_of(head, session), head=head)
     tail = reader.entries(after=summary.reentry - 1, upto=head.seq, chain=head.chain) if head.seq else []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.log.origin import Base
     from perdure.log.record import Record
-    from perdure.stores.contract import Store
+    from perdure.stores.contract import Head, Store
 
 DICTIONARIES_KEPT = 4
 """Each takes about a megabyte; the bodies of a log need them one after another."""
@@ -37,13 +37,13 @@ _log = logging.getLogger("perdure.snapshots")
 class Reader:
     """Reads and verifies the records of one session, with the dictionaries that their bodies need."""
 
-    def __init__(self, store: Store, session: str) -> None:
+    def __init__(self, store: Store, session: str, *, head: Head | None = None) -> None:
         self.store, self.session = store, session
         self._dictionaries: dict[bytes, values.Dictionary] = {}
         self._marks_checked = False
         self._dropped = dropped.Dropped()
         self._remaking: set[bytes] = set()
-        self._bases: tuple[Base, ...] | None = None
+        self._bases: tuple[Base, ...] | None = None if head is None else head.bases
         self._chain_key: tuple[bytes | None] | None = None
 
     @property

@@ -200,7 +200,7 @@ class SqliteStore(Store):
 
     def lease(self, session: str) -> Lease:
         """See `Store.lease`."""
-        with self._reader.transaction("DEFERRED") as db:
+        with self._reader.connection() as db:
             return self._sessions.row(db, session).lease
 
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
@@ -245,8 +245,10 @@ class SqliteStore(Store):
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
         with self._reader.transaction("DEFERRED") as db:
-            end = self._sessions.row(db, session).seq
-        return self._pages(session, after=after, upto=end if upto is None else min(upto, end))
+            row = self._sessions.row(db, session)
+            upto = row.seq if upto is None else min(upto, row.seq)
+            page = rows.page(db, rows.segments(db, session, row), after=after, upto=upto)
+        return self._pages(session, page, upto=upto)
 
     def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
         """See `Store.read_at`."""
@@ -256,7 +258,7 @@ class SqliteStore(Store):
 
     def head(self, session: str) -> Head:
         """See `Store.head`."""
-        with self._reader.transaction("DEFERRED") as db:
+        with self._reader.connection() as db:
             if (found := rows.head(db, session)) is None:
                 raise self._sessions.absent(db, session)
             return found
@@ -425,15 +427,14 @@ class SqliteStore(Store):
     def _family(self, db: sqlite3.Connection, session: str | None) -> int:
         return envelopes.OF_THE_STORE if session is None else self._sessions.row(db, session).family
 
-    def _pages(self, session: str, *, after: int, upto: int) -> Iterator[Record]:
-        """The records, read some at a time: between two of them nothing is held."""
-        while after < upto:
-            with self._reader.transaction("DEFERRED") as db:
-                page = rows.page(db, self._sessions.segments(db, session), after=after, upto=upto)
-            if not page:
-                return
+    def _pages(self, session: str, page: list[Record], *, upto: int) -> Iterator[Record]:
+        """These records and those after them, read some at a time: between two of them nothing is held."""
+        while page:
             yield from page
-            after = page[-1].seq
+            after, page = page[-1].seq, []
+            if after < upto:
+                with self._reader.transaction("DEFERRED") as db:
+                    page = rows.page(db, self._sessions.segments(db, session), after=after, upto=upto)
 
     def _scrub(self, done: str) -> None:
         """Gives free pages back, and empties the log of what is gone, so that no byte of it stays."""
