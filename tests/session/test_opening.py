@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perdure.errors import FencedError, HeldError, InputDiffersError, SessionErasedError
 from perdure.runtime.store import AgentStore
+from perdure.session.lease import is_dead, new_owner
 from perdure.stores import open_store
 from perdure.testing.broken import Passing
 
@@ -133,3 +136,16 @@ def test_what_a_late_owner_wrote_in_between_is_kept(store):
                 late.save()
         late.close()
     assert store.verify("s").ok
+
+
+@pytest.mark.skipif(not Path("/proc/self/comm").exists(), reason="only where processes can be looked at as files")
+def test_a_process_may_have_any_name():
+    name = Path("/proc/self/comm")
+    before = name.read_bytes()
+    name.write_bytes(b"\xff) \xc3\xa9 S")
+    try:
+        owner = new_owner()
+        assert not is_dead(owner)
+    finally:
+        name.write_bytes(before)
+    assert not is_dead(owner)

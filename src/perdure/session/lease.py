@@ -71,7 +71,7 @@ def _told(owner: str) -> dict[str, Any]:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="ascii").strip()
+        return Path(path).read_bytes().decode(errors="replace").strip()
     except OSError:
         return ""
 
