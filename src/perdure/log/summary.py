@@ -64,7 +64,10 @@ class Summary(NamedTuple):
 
     def encoded(self, *, session: str, seq: int, chain: bytes) -> bytes:
         """As it is kept beside the head that has this number and chain digest."""
-        data = values.packed([list(value) if type(value) is tuple else value for value in self])
+        told: list[Any] = [*self]
+        for at in _TUPLES:
+            told[at] = list(told[at])
+        data = values.packed(told)
         return _check(data, session=session, seq=seq, chain=chain) + data
 
     def untold(self) -> Summary:
@@ -84,6 +87,9 @@ class Summary(NamedTuple):
         changed: dict[str, Any] = fold(self, entry) if fold else {}
         return self._replace(**{"updated_us": entry.time_us, **changed})
 
+
+_TUPLES: Final = tuple(at for at, name in enumerate(Summary._fields) if name in ("keyframe", "waits", "codes"))
+"""The places of what is written as lists."""
 
 _LENGTHS: Final = range(len(Summary._fields) - 2, len(Summary._fields) + 1)
 """The first sessions were written without `child_of`, and then without `version`: none was a child, or migrated."""

@@ -35,10 +35,13 @@ def _from_ids(items: list[Any]) -> bytes:
 def _from_memory(items: list[Any]) -> bytes:
     if not items:
         return b""
-    return ctypes.string_at(_pointer(id(items) + _ITEMS_OFFSET).value, WIDTH * len(items))  # type: ignore[arg-type]
+    array = _pointer(id(items) + _ITEMS_OFFSET).value
+    return _bytes(array)[: WIDTH * len(items)]  # type: ignore[arg-type, return-value]
 
 
 _pointer = ctypes.c_void_p.from_address
+_bytes = (ctypes.c_char * sys.maxsize).from_address
+"""Memory as bytes, which only a slice of it reads: half of what `ctypes.string_at` takes."""
 
 
 def _readable() -> bool:

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from perdure.errors import DamageError
 from perdure.log import KIND_NAMES, KINDS, Base, Record
@@ -24,9 +24,8 @@ _READ_BYTES: Final = 4 << 20
 """Bodies read from the file at a time; one that is longer comes alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A session's row, without what only listings show."""
+class Row(NamedTuple):
+    """A session's row, without what only listings show. A tuple, since every save makes a new one."""
 
     number: int
     family: int
