@@ -277,7 +277,7 @@ def test_any_changed_byte_is_found_and_nothing_is_given_back(file: Path, tmp_pat
 
 def filed(path: Path, frame: bytes, *, version: int = 1) -> Path:
     """A file with a right digest around any frame."""
-    data = snapshot_file.MAGIC + bytes([version, 0]) + frame
+    data = snapshot_file.MAGIC + bytes([version]) + frame
     path.write_bytes(data + sha256(data).digest())
     return path
 
@@ -315,7 +315,7 @@ def test_bombs_are_refused_before_they_are_opened(tmp_path: Path) -> None:
     with pytest.raises(DamageError):
         AgentSnapshot.read(filed(tmp_path / "deep", deep))
     with (tmp_path / "long").open("wb") as long:
-        long.write(snapshot_file.MAGIC + b"\1\0")
+        long.write(snapshot_file.MAGIC + b"\1")
         long.truncate(limits.RECORD_BYTES_MAX * 2)
     with pytest.raises(DamageError, match="longer than"):
         AgentSnapshot.read(tmp_path / "long")
@@ -325,7 +325,7 @@ def test_bombs_are_refused_before_they_are_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", values.PROTOCOLS)
-def test_that_of_a_sealed_store_is_sealed(protocol: str, tmp_path: Path) -> None:
+def test_that_of_a_sealed_store_is_sealed(protocol: str, tmp_path: Path, other: AgentStore) -> None:
     with perdure.open(str(tmp_path / "s.db"), keys=KEY) as store:
         with store.session("q") as s:
             s.state["config"] = {"api_key": CANARY, "note": "the-launch-code"}
@@ -343,9 +343,13 @@ def test_that_of_a_sealed_store_is_sealed(protocol: str, tmp_path: Path) -> None
         assert store.state_at("again") == store.state_at("q")
     bad = bytearray(data)
     bad[-60] ^= 1
-    (tmp_path / "bad").write_bytes(bytes(bad[:-32]) + sha256(bad[:-32]).digest())
+    (tmp_path / "bad").write_bytes(bad)
     with pytest.raises(DamageError):
         AgentSnapshot.read(tmp_path / "bad", keys=KEY)
+    with pytest.raises(RefusedError, match="would be in clear"):
+        other.begin(tmp_path / "s", keys=KEY)
+    assert other.sessions() == []
+    other.begin(tmp_path / "s", keys=KEY, in_clear=True)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -356,7 +360,7 @@ def test_what_is_in_clear_has_masks_and_their_paths(protocol: str, tmp_path: Pat
             s.call(look, what=CANARY)
         store.export_snapshot("q", tmp_path / "s", protocol=protocol, plain=True)
         assert store.snapshot("q").metadata.masked == ()
-    _, data = values.unseal((tmp_path / "s").read_bytes()[9:-32])
+    _, data = values.unseal((tmp_path / "s").read_bytes()[8:-32])
     assert CANARY.encode() not in data
     assert b"hunter2hunter2" not in data
     found = AgentSnapshot.read(tmp_path / "s")
@@ -385,7 +389,7 @@ def test_steps_go_on_in_another_store(store: AgentStore, other: AgentStore, tmp_
     store.run(worker, "q-42", input="go on", labels={"team": "a"})
     point = store.snapshots("q-42")[1].seq
     taken = store.export_snapshot("q-42", tmp_path / "s", at=point)
-    begun = other.begin(tmp_path / "s", by="ann", keys=KEY)
+    begun = other.begin(tmp_path / "s", by="ann", keys=KEY, in_clear=True)
     assert (begun.session, begun.form, begun.snapshot, begun.doubts) == ("q-42", "steps", taken.snapshot_id, ())
     assert facts(other.state_at("q-42")) == facts(store.state_at("q-42", point))
     shown = other.detail("q-42")

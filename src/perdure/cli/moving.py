@@ -86,6 +86,7 @@ def import_(
     accept_doubts: snapshots.AcceptDoubts = False,
     accept_masked: snapshots.AcceptMasked = False,
     file_key: snapshots.FileKey = None,
+    in_clear: options.InClear = False,
     by: options.By = None,
     store: options.Store = None,
     as_json: options.Json = False,
@@ -96,19 +97,20 @@ def import_(
     """
     where = place(store)
     with where.open(make=True) as opened:
-        if snapshot_file.is_one(file):
+        if snapshot_file.is_one(file, keys=file_key or opened.backend.keys):
             begun = opened.begin(
                 file,
                 into=into,
                 steps=steps,
                 accept_doubts=accept_doubts,
                 accept_masked=accept_masked,
+                in_clear=in_clear,
                 by=chosen_by(by),
                 keys=file_key,
             )
             snapshots.tell_begun(begun, where, as_json=as_json)
             return
-        if into or steps or accept_doubts or accept_masked or file_key:
+        if into or steps or accept_doubts or accept_masked or file_key or in_clear:
             raise typer.BadParameter(f"{file} holds all of a session, which keeps its id and its log: leave these out")
         _tell(opened.import_file(file), where, as_json=as_json)
 

@@ -10,7 +10,6 @@ import typer
 from perdure import limits, values
 from perdure.cli import output
 from perdure.cli.text import as_point, one_line
-from perdure.runtime.snapshots import keys_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +78,7 @@ def file_snapshot(store: AgentStore, session: str, file: Path, wanted: Wanted, *
         protocol=wanted.protocol or values.DEFAULT,
         plain=wanted.plain,
     )
-    sealed = not wanted.plain and keys_of(store.backend) is not None
+    sealed = not wanted.plain and store.backend.keys is not None
     _tell_filed(taken, file, sealed=sealed, as_json=as_json)
 
 

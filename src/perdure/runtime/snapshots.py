@@ -5,9 +5,11 @@ A part of `AgentStore`. How it is done is elsewhere: `ops.picturing`, `ops.snaps
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure import limits, values
+from perdure.errors import RefusedError
 from perdure.recovery import restore
 from perdure.stores.ids import check_session_id
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from perdure.ops.agent_snapshot import AgentSnapshot
     from perdure.ops.beginning import Begun
     from perdure.stores.contract import Store as Backend
-    from perdure.stores.keys import Given, Keys
+    from perdure.stores.keys import Given
 
 
 class Snapshots:
@@ -62,7 +64,7 @@ class Snapshots:
         of each secret. Raises as `snapshot` and `AgentSnapshot.write` do.
         """
         taken = self.snapshot(session, at=at, calls=calls, parts=parts)
-        taken.write(path, protocol=protocol, keys=None if plain else keys_of(self.backend))
+        taken.write(path, protocol=protocol, keys=None if plain else self.backend.keys)
         return taken
 
     def begin(
@@ -73,6 +75,7 @@ class Snapshots:
         steps: str | None = None,
         accept_doubts: bool = False,
         accept_masked: bool = False,
+        in_clear: bool = False,
         by: str = "operator",
         keys: Given | None = None,
     ) -> Begun:
@@ -81,19 +84,24 @@ class Snapshots:
         `into` is its id, else that of the session that the snapshot is of. One of steps goes on as steps, every other
         as a handle; `steps` is the entry point (`module:function`) of a function to go on with as steps. What was done
         and the state does not show is refused unless `accept_doubts`, and recorded then; masks in place of secrets
-        unless `accept_masked`. `keys` are those of a sealed file, else those of this store. Raises
-        `SessionExistsError`, `RefusedError`, `DamageError`, `KeyNeededError`.
+        unless `accept_masked`. `keys` are those of a sealed file, else those of this store; into a store without keys
+        such a one goes only if `in_clear` says so. Raises `SessionExistsError`, `RefusedError`, `DamageError`,
+        `KeyNeededError`.
         """
         from perdure.ops.agent_snapshot import AgentSnapshot
         from perdure.ops.beginning import Consent, begin
 
         if not isinstance(snapshot, AgentSnapshot):
-            snapshot = AgentSnapshot.read(snapshot, keys=keys_of(self.backend) if keys is None else keys)
+            self._check_sealed(Path(snapshot), in_clear=in_clear)
+            snapshot = AgentSnapshot.read(snapshot, keys=self.backend.keys if keys is None else keys)
         consent = Consent(accept_doubts, accept_masked, by)
         return begin(self.backend, snapshot, into=into, steps=steps, consent=consent)
 
+    def _check_sealed(self, path: Path, *, in_clear: bool) -> None:
+        from perdure.ops import snapshot_file
 
-def keys_of(backend: Backend) -> Keys | None:
-    """The keys that a store is sealed under; None for one in clear."""
-    found: Keys | None = getattr(backend, "keys", None)
-    return found
+        if not in_clear and self.backend.keys is None and snapshot_file.is_sealed(path):
+            raise RefusedError(
+                f"{path} is sealed and {self.backend.url} is not: there it would be in clear. Open that one with keys, "
+                "or say that it is meant: in_clear=True (--in-clear)"
+            )
