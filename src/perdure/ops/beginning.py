@@ -56,6 +56,9 @@ def begin(store: Store, snapshot: AgentSnapshot, *, into: str | None, steps: str
     drafts = [_opened(snapshot, form, entry, by=consent.by), _saved(snapshot)]
     if snapshot.metadata.doubts or snapshot.metadata.masked:
         drafts.append(_told(snapshot, by=consent.by))
+    store.guard.named(session, at="the session's id")
+    for draft in drafts:  # before anything is made
+        store.guard.body(draft.kind, draft.body)
     lease = _held(store, session)
     try:
         faults.reach("begin.made")

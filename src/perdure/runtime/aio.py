@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch
     from perdure.log.entry import Entry
+    from perdure.ops.agent_snapshot import AgentSnapshot
+    from perdure.ops.beginning import Begun
     from perdure.ops.collection import GcReport
     from perdure.ops.convert import Converted
     from perdure.ops.doctor import Diagnosis
@@ -353,6 +355,18 @@ class AsyncStore:
     async def import_file(self, path: str | os.PathLike[str]) -> Moved:
         """See `AgentStore.import_file`."""
         return await in_thread(self._store.import_file, path)
+
+    async def snapshot(self, session: str, **options: Any) -> AgentSnapshot:
+        """See `AgentStore.snapshot`."""
+        return await in_thread(self._store.snapshot, session, **options)
+
+    async def export_snapshot(self, session: str, path: str | os.PathLike[str], **options: Any) -> AgentSnapshot:
+        """See `AgentStore.export_snapshot`."""
+        return await in_thread(self._store.export_snapshot, session, path, **options)
+
+    async def begin(self, snapshot: AgentSnapshot | str | os.PathLike[str], **options: Any) -> Begun:
+        """See `AgentStore.begin`."""
+        return await in_thread(self._store.begin, snapshot, **options)
 
     async def copy(self, session: str, to: AgentStore, *, in_clear: bool = False) -> Moved:
         """See `AgentStore.copy`."""
