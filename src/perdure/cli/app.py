@@ -26,7 +26,7 @@ from perdure.cli import (
     verifying,
     versions,
 )
-from perdure.cli.place import use_key
+from perdure.cli.place import use_key, use_protocol
 from perdure.errors import PerdureError
 
 HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
@@ -105,10 +105,12 @@ def program(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
     key: options.Key = None,
+    protocol: options.Written = None,
 ) -> None:
-    """Nothing of its own but the key: the commands do the work."""
+    """Nothing of its own but key and protocol: the commands do the work."""
     del version
     use_key(key)
+    use_protocol(protocol)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -61,6 +61,16 @@ Protocol = Annotated[
     ),
 ]
 
+Written = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol",
+        metavar="NAME",
+        help=f"How what is written is encoded: {', '.join(values.PROTOCOLS)}. Else PERDURE_PROTOCOL, else msgpack.",
+        show_default=False,
+    ),
+]
+
 MaybeProtocol = Annotated[
     str | None,
     typer.Option("--protocol", metavar="NAME", help="Convert it to this protocol on the way.", show_default=False),

@@ -54,7 +54,7 @@ class Place:
         return perdure.open(
             self.url,
             keys=self.key,
-            protocol=protocol or os.environ.get(PROTOCOL) or values.DEFAULT,
+            protocol=protocol or _Program.protocol or os.environ.get(PROTOCOL) or values.DEFAULT,
             witness=self.witness,
             secrets=os.environ.get(SECRETS) or None,
         )
@@ -74,6 +74,12 @@ class _Program:
     """What is said before the command."""
 
     key: str | None = None
+    protocol: str | None = None
+
+
+def use_protocol(protocol: str | None) -> None:
+    """From now on stores are opened to write in this protocol, which goes before that of the environment."""
+    _Program.protocol = protocol
 
 
 def use_key(key: str | None) -> None:
