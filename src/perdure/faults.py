@@ -23,6 +23,8 @@ POINTS: Final = {
     "rekey.begun": "a family has a new data key, nothing is sealed with it",
     "rekey.part": "some bodies or chunks are sealed with the new data key, others are not",
     "envelope.inside": "the new envelope of a family is written, its transaction is not yet committed",
+    "scrub.slice": "some bodies gave way to others without the secret, the rest of them have it still",
+    "scrub.swept": "no record and no chunk has the secret any more, what the store has freed may still hold it",
     "effect.before": "the start of an action is recorded as its class demands; its function has not been called",
     "effect.after": "the function has returned, its outcome is not recorded",
     "stream.chunk": "a chunk of a stream is read, the code does not have it",

@@ -61,6 +61,12 @@ SLICE_RECORDS: Final = 500
 SLICE_BYTES: Final = 1 << 20
 """Housekeeping removes or gives back about so much in one transaction."""
 
+SCRUB_RECORDS: Final = 100
+"""Scrubbing replaces so many bodies in one transaction."""
+
+SCRUB_CHARS_MIN: Final = 6
+"""A shorter text is not scrubbed: it would be found in words that have nothing to do with it."""
+
 ARGUMENT_BYTES_MAX: Final = 16 * 1024
 """An argument longer than this is recorded by its digest, length and beginning.
 

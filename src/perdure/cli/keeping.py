@@ -1,4 +1,4 @@
-"""`gc`, `erase` and `doctor`: what looks after a store. Nothing goes without `--yes`."""
+"""`gc`, `scrub`, `erase` and `doctor`: what looks after a store. Nothing goes without `--yes`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from perdure.cli import options, output, shape
 from perdure.cli.deciding import chosen_by
 from perdure.cli.place import Place, place
 from perdure.cli.text import bytes_of, one_line, seconds_of
-from perdure.errors import DamageError
+from perdure.errors import DamageError, HeldError
 from perdure.ops.erasure import Erased
+from perdure.values import Secret
+from perdure.values.tokens import MASK
 
 if TYPE_CHECKING:
     from perdure.ops.collection import GcReport
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.going_on import GoneOn
+    from perdure.ops.scrubbing import Scrubbed, ScrubReport
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this it is only told what would be done.")]
 
@@ -87,6 +90,62 @@ def _tell(found: GcReport) -> None:
         output.say("nothing was changed; to do it, say --yes")
     else:
         output.say(f"{bytes_of(found.given_back)} were given back to the file system")
+
+
+def scrub(
+    session: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", help="The session and its forks; all of the store without one.")
+    ] = None,
+    *,
+    secret: Annotated[
+        str,
+        typer.Option(
+            "--secret",
+            metavar="REFERENCE",
+            help="Where the text is to be had: secret://env/NAME or secret://file/PATH, so that no shell remembers it.",
+            show_default=False,
+        ),
+    ],
+    mask: Annotated[str, typer.Option("--mask", metavar="TEXT", help="What stands in its place.")] = MASK,
+    yes: Yes = False,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Take a secret that got into the store by mistake out of all that has it, for good."""
+    try:
+        text = Secret(secret)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    done = 0
+
+    def on_each(one: Scrubbed) -> None:
+        nonlocal done
+        done += 1
+        if yes and not as_json and (one.records or one.left_alone):
+            output.warn(f"{done}: {one.session}: {one.left_alone or f'{one.records} bodies'}")
+
+    with place(store).open() as opened:
+        found = opened.scrub(text, session=session, mask=mask, dry_run=not yes, on_each=on_each)
+    if as_json:
+        output.document(shape.scrub(found))
+    else:
+        _tell_scrubbed(found)
+    if not found.clean:
+        raise typer.Exit(HeldError.exit_status)
+
+
+def _tell_scrubbed(found: ScrubReport) -> None:
+    rows = [(one.session, one.records) for one in found.sessions if one.records]
+    if rows:
+        output.table(("session", "have it" if found.dry_run else "replaced"), rows)
+    for one in found.sessions:
+        if one.left_alone:
+            output.say(f"left alone: {one.session}: {one_line(one.left_alone, chars_max=200)}")
+    bodies = sum(one.records for one in found.sessions)
+    have = "have it" if found.dry_run else "had it, and do not any more"
+    output.say(f"{bodies} bodies and {found.chunks} chunks {have}")
+    if found.dry_run:
+        output.say("nothing was changed; to do it, say --yes")
 
 
 def erase(

@@ -85,6 +85,12 @@ def _count(ranges: list[list[int]]) -> int:
     return sum(last - first + 1 for first, last in ranges)
 
 
+def _amended(entry: Entry) -> str:
+    other = len(entry.body.get("replaced", ()))
+    gone = _count(entry["dropped"])
+    return f"{entry['reason']}, " + (f"{other} bodies replaced" if other else f"{gone} bodies dropped")
+
+
 _LINES: Final[dict[str, Callable[[Entry], str]]] = {
     "opened": _opened,
     "owned": _owned,
@@ -101,7 +107,7 @@ _LINES: Final[dict[str, Callable[[Entry], str]]] = {
     "asked": lambda entry: entry["prompt"],
     "received": _received,
     "answered": lambda entry: f"#{entry['asked']} {values.describe(values.decode(entry['answer']))} by {entry['by']}",
-    "amended": lambda entry: f"{entry['reason']}, {_count(entry['dropped'])} bodies dropped",
+    "amended": _amended,
     "dropped": lambda entry: entry["was"],
     "note": lambda entry: ", ".join(f"{name}={value}" for name, value in entry.body.items()),
 }

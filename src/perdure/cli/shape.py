@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perdure.ops.collection import GcReport
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.restored import Accepted
+    from perdure.ops.scrubbing import ScrubReport
     from perdure.recovery.difference import Change, Diff
     from perdure.recovery.verify import Read, Report
     from perdure.runtime.content import ActionContent
@@ -222,6 +223,19 @@ def migration(found: Migration) -> dict[str, Any]:
                 "changes_count": one.count,
                 "why": one.why or None,
             }
+            for one in found.sessions
+        ],
+    }
+
+
+def scrub(found: ScrubReport) -> dict[str, Any]:
+    """What `scrub` did, or would do."""
+    return {
+        "dry_run": found.dry_run,
+        "clean": found.clean,
+        "chunks": found.chunks,
+        "sessions": [
+            {"session": one.session, "records": one.records, "left_alone": one.left_alone or None}
             for one in found.sessions
         ],
     }

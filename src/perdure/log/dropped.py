@@ -37,12 +37,16 @@ def kind_of(entry: Entry) -> str:
     return str(entry["was"]) if entry.kind == KIND else entry.kind
 
 
-def body(ranges: Iterable[Range], *, reason: str, summary: Summary) -> dict[str, Any]:
+def body(
+    ranges: Iterable[Range], *, reason: str, summary: Summary, replaced: Iterable[tuple[int, bytes]] = ()
+) -> dict[str, Any]:
     """The body of an `amended` record: which bodies go, and what of the summary can no longer be folded without them.
 
-    `summary` is the one before it, its `points` already without those that go.
+    `summary` is the one before it, its `points` already as they are then. `replaced` are bodies that give way to others
+    (see `log.replaced`).
     """
-    return {
+    told = {"replaced": [list(pair) for pair in replaced]} if replaced else {}
+    return told | {
         "dropped": [list(pair) for pair in ranges],
         "reason": reason,
         "saves": summary.saves,

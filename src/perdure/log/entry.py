@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from perdure import values
 from perdure.errors import DamageError
 from perdure.log import protocols
-from perdure.log.record import chained
+from perdure.log.record import chained, frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ def opened(
     record (and the chunk), when the body cannot be read; `ProtocolError`.
     """
     try:
-        codec, data = values.unseal(record.body, dictionary=dictionary, chunk=chunk)
+        codec, data = values.unseal(frame_of(record.body), dictionary=dictionary, chunk=chunk)
         body = values.decode(data, codec=codec, pickled=pickled)
     except DamageError as error:
         raise type(error)(f"{record.session}: record {record.seq} ({record.kind}): {error}") from error

@@ -47,7 +47,8 @@ GENESIS: Final = bytes(32)
 
 _HEADER = struct.Struct(">QQBQ")
 _STUB: Final = b"\xd5D"
-_STUB_BYTES: Final = 2 + 32
+_DIGEST_END: Final = 2 + 32
+_REPLACED: Final = b"\xd5R"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,27 @@ def stub(body: bytes) -> bytes:
 
 def is_stub(body: bytes) -> bool:
     """Whether the body itself is gone. Whether that is lawful only the log says (`log.dropped`)."""
-    return len(body) == _STUB_BYTES and body.startswith(_STUB)
+    return len(body) == _DIGEST_END and body.startswith(_STUB)
+
+
+def replacing(old: bytes, frame: bytes) -> bytes:
+    """The body that stands for `old` from now on: the digest of that one, so that the chain stays, and this frame."""
+    return _REPLACED + body_digest(old) + frame
+
+
+def is_replaced(body: bytes) -> bool:
+    """Whether another body was there. Whether this one is lawful only the log says (`log.replaced`)."""
+    return body.startswith(_REPLACED)
+
+
+def frame_of(body: bytes) -> bytes:
+    """The frame of a body that is there."""
+    return body[_DIGEST_END:] if is_replaced(body) else body
 
 
 def body_digest(body: bytes) -> bytes:
-    """SHA-256 of the body, also when only its stub is left: 32 bytes."""
-    return body[len(_STUB) :] if is_stub(body) else sha256(body).digest()
+    """SHA-256 of the body as it was first written, also when it was dropped or replaced: 32 bytes."""
+    return body[len(_STUB) : _DIGEST_END] if is_stub(body) or is_replaced(body) else sha256(body).digest()
 
 
 def chain_digest(

@@ -129,6 +129,11 @@ def with_mark(total: bytes, mark: bytes, *, seq: int) -> bytes:
     return _with(total, seq.to_bytes(8, "big") + mark)
 
 
+def without_mark(total: bytes, mark: bytes, *, seq: int) -> bytes:
+    """The sum of an index of marks, once this one is taken from it."""
+    return _with(total, seq.to_bytes(8, "big") + mark, sign=-1)
+
+
 def with_point(total: bytes, *, seq: int, parent: int, flags: int, name: str | None, time_us: int) -> bytes:
     """The sum of an index of points, once this one is added to it; in whatever order they are added."""
     return _with(total, _row(seq, parent, flags, name, time_us))

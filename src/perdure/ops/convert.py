@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure import values
 from perdure.errors import DamageError, HeldError, SessionUnknownError
 from perdure.log.entry import Entry, link, sealed
-from perdure.log.record import GENESIS, Record, chained, is_stub
+from perdure.log.record import GENESIS, Record, chained, frame_of, is_stub
 from perdure.ops.transfer import Chunk, Item, Origin, at_once
 from perdure.session.lease import is_dead, owner_text
 from perdure.session.opening import summary_of
@@ -137,7 +137,7 @@ class _Conversion:
         if entry.kind == "keyframe":
             manifest = keyframe.moved(values.decode(body["manifest"]), self._moved)
             body = body | {"manifest": values.encode(manifest)}
-        return sealed(body, codec=self.protocol, dictionary=self._dictionary(record.body), blobs=self.blobs)
+        return sealed(body, codec=self.protocol, dictionary=self._dictionary(frame_of(record.body)), blobs=self.blobs)
 
     def _dictionary(self, frame: bytes) -> values.Dictionary | None:
         named = values.dictionary_named(frame)

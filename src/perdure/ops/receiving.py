@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 from perdure import faults, values
 from perdure.errors import DamageError, SessionExistsError, SessionUnknownError, StoreFailedError
-from perdure.log import dropped
+from perdure.log import dropped, replaced
 from perdure.log.entry import Entry, opened
 from perdure.log.marks import Marks
 from perdure.log.origin import Base
-from perdure.log.record import GENESIS, Record, chained, is_stub, verified
+from perdure.log.record import GENESIS, Record, chained, is_replaced, is_stub, verified
 from perdure.log.summary import Summary, unfinished
 from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
 from perdure.session import needs
 from perdure.session.lease import Keeper, acquire
-from perdure.session.snapshot import Reader, gone
+from perdure.session.snapshot import Reader, gone, other
 from perdure.session.writer import keyframes_of, points_of
 from perdure.stores.contract import Batch, Store, epoch_after
 from perdure.stores.contract import Item as Waiting
@@ -88,6 +88,7 @@ class _Receiving:
     records: list[tuple[Record, Entry, list[bytes]]] = field(default_factory=list)
     dictionary: values.Dictionary | None = None
     stubs: list[int] = field(default_factory=list)
+    others: dict[int, bytes] = field(default_factory=dict)
     amended: list[Entry] = field(default_factory=list)
     also: list[str] = field(default_factory=list)
     chain_key: bytes | None = None
@@ -274,6 +275,8 @@ class _Receiving:
         if is_stub(record.body):
             self.stubs.append(record.seq)
             return dropped.entry_of(record)
+        if is_replaced(record.body) and self.now is not None:
+            self.others[record.seq] = replaced.digest_of(record.body)
         pickled = self.origin.is_own and self.store.protocol == values.PICKLE
         entry = opened(record, dictionary=self._dictionary, chunk=self._chunk, pickled=pickled)
         if entry.kind == "amended":
@@ -285,6 +288,13 @@ class _Receiving:
         lost = dropped.ranges(seq for seq in self.stubs if seq not in lawful)
         if lost:
             raise DamageError(gone(self.session, *lost[0]))
+        here = replaced.Replaced(self.amended)
+        for seq, digest in self.others.items():
+            if not here.says(seq, digest):
+                raise DamageError(
+                    f"{other(self.session, seq)}. If it was, after the place of a fork that is brought here: bring the "
+                    "session that it goes on from first"
+                )
 
     def _dictionary(self, address: bytes) -> values.Dictionary:
         """A chunk that came as the dictionary of a body: the last one is kept, as the next bodies need the same."""

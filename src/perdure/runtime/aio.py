@@ -12,6 +12,7 @@ from perdure import limits
 from perdure.runtime.branching import ENDED
 from perdure.session.opening import NO_INPUT
 from perdure.session.waiting import in_thread
+from perdure.values.tokens import MASK
 
 if TYPE_CHECKING:
     import os
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from perdure.ops.going_on import GoneOn
     from perdure.ops.rekey import Rekeyed
     from perdure.ops.restored import Accepted
+    from perdure.ops.scrubbing import Scrubbed, ScrubReport
     from perdure.ops.transfer import Moved
     from perdure.recovery.difference import Diff
     from perdure.recovery.preview import Preview
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from perdure.session.table import Table
     from perdure.session.version import Check
     from perdure.stores.contract import Point
+    from perdure.values import Secret
 
 
 class AsyncHandle:
@@ -308,6 +311,18 @@ class AsyncStore:
     async def erase(self, session: str, *, family: bool = False) -> Erased:
         """See `AgentStore.erase`."""
         return await in_thread(self._store.erase, session, family=family)
+
+    async def scrub(
+        self,
+        text: str | Secret,
+        *,
+        session: str | None = None,
+        mask: str = MASK,
+        dry_run: bool = True,
+        on_each: Callable[[Scrubbed], None] | None = None,
+    ) -> ScrubReport:
+        """See `AgentStore.scrub`. `on_each` is called in another thread."""
+        return await in_thread(self._store.scrub, text, session=session, mask=mask, dry_run=dry_run, on_each=on_each)
 
     async def would_erase(self, session: str, *, family: bool = False) -> tuple[str, ...]:
         """See `AgentStore.would_erase`."""

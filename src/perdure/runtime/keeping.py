@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.runtime import kin
 from perdure.stores.ids import check_session_id
+from perdure.values import Secret
+from perdure.values.tokens import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from perdure.ops.going_on import GoneOn
     from perdure.ops.rekey import Rekeyed
     from perdure.ops.restored import Accepted
+    from perdure.ops.scrubbing import Scrubbed, ScrubReport
     from perdure.runtime.migrating import Migrated, Migration
     from perdure.stores.contract import Store as Backend
 
@@ -78,6 +81,32 @@ class Keeping:
         gone = self._erasable(session, family=family)
         done = [erase(self.backend, one, family=False) for one in gone]
         return Erased(gone, "; ".join(one.left for one in done if one.left))
+
+    def scrub(
+        self,
+        text: str | Secret,
+        *,
+        session: str | None = None,
+        mask: str = MASK,
+        dry_run: bool = True,
+        on_each: Callable[[Scrubbed], None] | None = None,
+    ) -> ScrubReport:
+        """Takes a text (or the value of a Secret) that got into the store by mistake out of all that has it, for good.
+
+        Bodies, chunks, indexes, and what the place keeps of them, in every session that nobody holds, or in the
+        family of one; `mask` stands in its place, also in the states that are restored. The chain of the records and
+        the run stay. A dry run changes nothing and tells what has it. Durable on return; killed anywhere, it is just
+        done again. Raises `RefusedError` for a text that is too short, `StoreFailedError` when a reader keeps bytes
+        from going: then do it again.
+        """
+        from perdure.ops.canary import Canary
+        from perdure.ops.scrubbing import scrub
+
+        if session is not None:
+            self.backend.lease(check_session_id(session))
+        canary = Canary(text.reveal() if isinstance(text, Secret) else text, mask=mask)
+        told = on_each or (lambda _one: None)
+        return scrub(self.backend, canary, session=session, dry_run=dry_run, on_each=told)
 
     def would_erase(self, session: str, *, family: bool = False) -> tuple[str, ...]:
         """The sessions that `erase` would erase now, in that order. Changes nothing; raises as it does."""

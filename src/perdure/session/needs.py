@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure import values
-from perdure.log.record import is_stub
+from perdure.log.record import frame_of, is_stub
 from perdure.state import keyframe
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def to_open(record: Record) -> list[bytes]:
 
     Those are the dictionary's and those of its large leaves. Raises `DamageError`.
     """
-    return [] if is_stub(record.body) else values.named(record.body)
+    return [] if is_stub(record.body) else values.named(frame_of(record.body))
 
 
 def contents(entry: Entry) -> Iterator[bytes]:

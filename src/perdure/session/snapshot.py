@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.errors import DamageError, FormatNewerError, UnfinishedError
-from perdure.log import dropped
+from perdure.log import dropped, replaced
 from perdure.log.branch import SNAPSHOTS
 from perdure.log.entry import opened
 from perdure.log.origin import seam_of
-from perdure.log.record import GENESIS, KINDS, is_stub, verified
+from perdure.log.record import GENESIS, KINDS, is_replaced, is_stub, verified
 from perdure.log.summary import decoded, with_mark
 from perdure.session.survey import survey
 from perdure.state import delta, keyframe
@@ -42,6 +42,7 @@ class Reader:
         self._dictionaries: dict[bytes, values.Dictionary] = {}
         self._marks_checked = False
         self._dropped = dropped.Dropped()
+        self._replaced = replaced.Replaced()
         self._remaking: set[bytes] = set()
         self._bases: tuple[Base, ...] | None = None if head is None else head.bases
         self._chain_key: tuple[bytes | None] | None = None
@@ -95,7 +96,12 @@ class Reader:
         return found
 
     def open(self, record: Record) -> Entry:
-        """The entry of a record; of one whose body was lawfully dropped what stands for it (`log.dropped`)."""
+        """The entry of a record; of one whose body was lawfully dropped what stands for it (`log.dropped`).
+
+        Raises `DamageError`, also for a body that is not the one that was written, if no record says that it may be.
+        """
+        if is_replaced(record.body) and not self.is_allowed(record.seq, replaced.digest_of(record.body)):
+            raise DamageError(other(self.session, record.seq))
         if not is_stub(record.body):
             return opened(
                 record,
@@ -106,6 +112,16 @@ class Reader:
         if not self.is_dropped(record.seq):
             raise DamageError(gone(self.session, record.seq))
         return dropped.entry_of(record)
+
+    def is_allowed(self, seq: int, digest: bytes) -> bool:
+        """Whether a record says that the body with this digest stands in the place of that of record `seq`."""
+        if not self._replaced.says(seq, digest):
+            found = replaced.Replaced(self.marked(dropped.MARK))
+            for base in self.bases:
+                theirs = Reader(self.store, base.session).marked(dropped.MARK)
+                found |= replaced.Replaced(theirs, upto=base.seq)
+            self._replaced = found
+        return self._replaced.says(seq, digest)
 
     def is_dropped(self, seq: int) -> bool:
         """Whether a record says that this one's body was dropped; looked up again if none of those known does."""
@@ -192,6 +208,11 @@ def gone(session: str, first: int, last: int = 0) -> str:
     """What is said of bodies that are missing without an `amended` record."""
     which = f"the body of record {first} is" if last <= first else f"the bodies of records {first} to {last} are"
     return f"{session}: {which} gone, and no record says that they were dropped"
+
+
+def other(session: str, seq: int) -> str:
+    """What is said of a body that stands where another was without an `amended` record."""
+    return f"{session}: the body of record {seq} is another than was written, and no record says that it was replaced"
 
 
 def _check_marks(store: Store, session: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure import values
 from perdure.values import detect
+from perdure.values.texts import other_than
 
 
 def mask_state(parts: dict[str, Any]) -> dict[str, Any]:
@@ -43,4 +44,4 @@ def _mask_dict(held: dict[Any, Any]) -> None:
 
 def _other_than(held: dict[Any, Any], name: Any) -> Any:
     """A key that is not there yet: two that are masked are still two."""
-    return detect.other_than(held, name) if type(name) is str else name
+    return other_than(held, name) if type(name) is str else name

@@ -152,6 +152,10 @@ class Around(Store):
         """See `Store.give_back`."""
         return self.inner.give_back(bytes_max=bytes_max)
 
+    def purge(self, session: str) -> None:
+        """See `Store.purge`."""
+        self.inner.purge(session)
+
     def health(self, *, deep: bool) -> Health:
         """See `Store.health`."""
         return self.inner.health(deep=deep)

@@ -409,6 +409,14 @@ class Store(ABC):
         How many are left to be given. A store that has nothing to give returns 0.
         """
 
+    def purge(self, session: str) -> None:
+        """Takes away what is left, anywhere in the place, of what amendments of this session replaced or dropped.
+
+        No byte of it is found afterwards, in no log, freed space or old row; for a store that may keep any. It may be
+        done again. Raises `HeldError` or `StoreFailedError` when something in use still has such bytes.
+        """
+        del session
+
     def health(self, *, deep: bool) -> Health:
         """How the place is; `deep` reads all of it. Changes nothing."""
         del deep

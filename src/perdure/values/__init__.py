@@ -12,7 +12,7 @@ from perdure.values.codecs import DEFAULT, PICKLE, PROTOCOLS, decode, encode, fi
 from perdure.values.codecs import check as check_protocol
 from perdure.values.describe import describe
 from perdure.values.exact import CONTAINERS, IMMUTABLE, is_immutable, same
-from perdure.values.frame import Dictionary, address, dictionary_named, named, seal, unseal
+from perdure.values.frame import Dictionary, address, codec_of, dictionary_named, named, seal, unseal
 from perdure.values.guard import ALLOW, MASK, REFUSE, Guard
 from perdure.values.messagepack import packed
 from perdure.values.opaque import Opaque
@@ -38,6 +38,7 @@ __all__ = [
     "address",
     "allow",
     "check_protocol",
+    "codec_of",
     "decode",
     "describe",
     "dictionary_named",

@@ -237,6 +237,11 @@ def _blob(blob: Blob, chunk: Callable[[bytes], bytes] | None) -> bytes:
     return data
 
 
+def codec_of(frame: bytes) -> str:
+    """The codec of a frame's data. Raises as `unseal` does."""
+    return _opened(frame).codec
+
+
 def named(frame: bytes) -> list[bytes]:
     """The addresses of the chunks that a frame needs to be read: dictionary and blobs. Raises as `unseal` does."""
     found = _opened(frame)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from perdure import faults
 from perdure.errors import StoreFailedError
-from perdure.stores.file import disk, hint, lines, lock, scan
+from perdure.stores.file import disk, hint, lines, lock, purging, scan
 from perdure.stores.file.commit import Commit, bare, closing, commit_line, read_commit
 from perdure.stores.file.hint import HintFile
 from perdure.stores.file.lines import Header
@@ -222,16 +222,35 @@ class Folder(FolderView):
         """
         if not self.commit.amended:
             return
-        self.is_named = False
-        self._tell(0)  # how long the file is it no longer says, and that must be so before there is a shorter one
-        if self._hint is not None:
-            self._hint.sync()
+        self._shorten()
         bodies = self._followed().bodies
         places = {place.first for place in bodies.values()}
         for one in self._whole():
             mine = {seq: self._body(seq) for seq in bodies if one.first <= seq < one.next}
             if mine or one.first in places:
                 self._rewrite(one, mine)
+        self._lengthen()
+
+    def purge(self) -> None:
+        """Takes out what later lines took the place of: summaries, names of points, items that were taken. When locked.
+
+        It may be interrupted anywhere, as `settle` may.
+        """
+        self._shorten()
+        index, whole = self._followed(), list(self._whole())
+        for one in whole:
+            content = purging.purged(self._bytes(one, 0, one.end), index, self.session, is_last=one is whole[-1])
+            self._put_anew(one, content)
+        self._lengthen()
+
+    def _shorten(self) -> None:
+        """How long the file is the hint no longer says, and that must be so before there is a shorter one."""
+        self.is_named = False
+        self._tell(0)
+        if self._hint is not None:
+            self._hint.sync()
+
+    def _lengthen(self) -> None:
         self.forget()
         self.look()
         self.is_named = True
@@ -239,10 +258,11 @@ class Folder(FolderView):
 
     def _rewrite(self, one: Scan, bodies: dict[int, bytes]) -> None:
         """The segment with these bodies, and without lines about bodies: all of those are in their places by now."""
-        place = Path(self._segment(one.first))
-        content = self._bytes(one, 0, one.end)
+        self._put_anew(one, _with_bodies(self._bytes(one, 0, one.end), bodies, self.session))
+
+    def _put_anew(self, one: Scan, content: bytes) -> None:
         self._close_file()
-        disk.replace(place, _with_bodies(content, bodies, self.session))
+        disk.replace(Path(self._segment(one.first)), content)
         disk.sync_folder(self.path)
 
     def close(self) -> None:

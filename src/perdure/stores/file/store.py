@@ -387,6 +387,12 @@ class FileStore(Store):
         with self._using(), self._root.locked(shared=False):
             self._root.begin_incarnation(number)
 
+    def purge(self, session: str) -> None:
+        """See `Store.purge`. Each segment is written anew, with nothing in it that a later line took the place of."""
+        with self._using(), self._root.locked(shared=False), self._writing(session) as folder:
+            folder.settle()
+            folder.purge()
+
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`. Files that are not needed are removed at once, so there is never more to give."""
         del bytes_max

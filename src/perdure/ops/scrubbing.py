@@ -1,0 +1,306 @@
+"""`scrub`: a text that got into a store by mistake goes for good, out of all that was ever written with it.
+
+Bodies give way to others on the record, in slices of one short transaction each, so the chain, the restore points and
+the run stay. Chunks are made anew under new addresses; the old ones go when nothing names them. Killed anywhere it is
+done again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import clock, faults, limits, values
+from perdure.errors import DamageError, HeldError, RefusedError
+from perdure.log import dropped
+from perdure.log.entry import Entry, link, sealed
+from perdure.log.marks import Marks
+from perdure.log.origin import seam_of
+from perdure.log.record import frame_of, is_replaced, is_stub, replacing
+from perdure.log.replaced import digest_of
+from perdure.log.summary import with_mark, with_point, without_mark, without_point
+from perdure.ops.collection import sweep
+from perdure.session import needs
+from perdure.session.lease import is_dead, owner_text
+from perdure.session.opening import summary_of, told
+from perdure.session.snapshot import Reader
+from perdure.state import keyframe
+from perdure.stores.contract import Batch, Change, Point
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from perdure.log.record import Record
+    from perdure.log.summary import Summary
+    from perdure.ops.canary import Canary
+    from perdure.stores.contract import Head, Lease, Store
+
+REASON: Final = "scrub"
+"""What the records of replaced bodies say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """What became of one session, or would: how many bodies have it, and gave way to others.
+
+    `left_alone` says why nothing was done; "" if it was.
+    """
+
+    session: str
+    records: int = 0
+    left_alone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubReport:
+    """What `scrub` did, or would do if it is a dry run. `chunks` are those that have it."""
+
+    dry_run: bool
+    sessions: tuple[Scrubbed, ...]
+    chunks: int
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing of it is left, or would be."""
+        return not any(one.left_alone for one in self.sessions)
+
+
+@dataclass(slots=True)
+class _Family:
+    """The sessions that share chunks. `moved` are the chunks that have it: what stands for each, and its length."""
+
+    store: Store
+    ids: list[str]
+    canary: Canary
+    moved: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
+
+    def to(self, digest: bytes, length: int = 0) -> tuple[bytes, int]:
+        """Where a chunk is from now on."""
+        frame, size = self.moved.get(digest, (b"", length))
+        return (values.address(frame), size) if frame else (digest, length)
+
+
+@dataclass(slots=True)
+class _Scrubbing:
+    """One session of a family, as of `head`."""
+
+    family: _Family
+    reader: Reader
+    head: Head
+    lease: Lease
+    summary: Summary
+    seqs: list[int] = field(default_factory=list)
+    from_base: list[tuple[int, bytes]] = field(default_factory=list)
+    points: dict[int, tuple[Point, Point]] = field(default_factory=dict)
+    marks: list[tuple[bytes, bytes, int]] = field(default_factory=list)
+
+
+def scrub(
+    store: Store,
+    canary: Canary,
+    *,
+    session: str | None,
+    dry_run: bool,
+    on_each: Callable[[Scrubbed], None] = lambda _one: None,
+) -> ScrubReport:
+    """Scrubs the family of one session, or all. See `AgentStore.scrub`."""
+    heads = store.heads()
+    families: dict[str, list[str]] = {}
+    for head in heads:
+        families.setdefault(head.family, []).append(head.session)
+    chosen = [sorted(ids) for ids in families.values() if session is None or session in ids]
+    found: list[Scrubbed] = []
+    chunks = 0
+    for ids in chosen:
+        family = _Family(store, ids, canary)
+        for one in _family(family, dry_run=dry_run):
+            found.append(one)
+            on_each(one)
+        chunks += len(family.moved)
+    return ScrubReport(dry_run, tuple(found), chunks)
+
+
+def _family(family: _Family, *, dry_run: bool) -> Iterator[Scrubbed]:
+    try:
+        _check(family)
+        family.moved = _moved(family)
+        planned = [_planned(family, session) for session in _bases_first(family)]
+    except (HeldError, RefusedError, DamageError) as error:
+        yield from (Scrubbed(session, left_alone=str(error)) for session in family.ids)
+        return
+    todo = [one for one in planned if one.seqs]
+    for one in planned:
+        if not dry_run:
+            _do(one)
+        yield Scrubbed(one.reader.session, len(one.seqs))
+    if not dry_run:
+        _finish(family, is_new=bool(todo or family.moved))
+
+
+def _finish(family: _Family, *, is_new: bool) -> None:
+    """What nothing names any more goes, and what the place keeps of it: also what a killed one has left."""
+    del is_new
+    _, why = sweep(family.store, family.ids)
+    if why:
+        raise HeldError(f"{why}: the records are scrubbed, chunks that have it are still there; scrub again")
+    faults.reach("scrub.swept")
+    for session in family.ids:
+        family.store.purge(session)
+
+
+def _check(family: _Family) -> None:
+    """Raises unless all of the family can be scrubbed."""
+    for session in family.ids:
+        head, lease = family.store.head(session), family.store.lease(session)
+        if lease.owner and not is_dead(lease.owner):
+            raise HeldError(f"{session} is held by {owner_text(lease.owner)}; end that, or wait until it is given back")
+        if family.canary.is_in(f"{session} {head.family}".encode()):
+            raise RefusedError("it is in the id of a session, which cannot change: copy what is worth it, and erase")
+        for item in family.store.inbox(session):
+            if family.canary.is_in(values.unseal(item.content[16:])[1]):
+                raise RefusedError(f"{session}: item {item.number} of the inbox has it; run the session, then scrub")
+
+
+def _bases_first(family: _Family) -> list[str]:
+    heads = {session: family.store.head(session) for session in family.ids}
+    return sorted(family.ids, key=lambda session: len(heads[session].bases))
+
+
+def _moved(family: _Family) -> dict[bytes, tuple[bytes, int]]:
+    """The chunks that have it, by their address: the frame that stands for each, and the length of its data."""
+    store, session = family.store, family.ids[0]
+    found = {}
+    for digest in store.chunk_sizes(session):
+        frame = store.chunks(session, [digest])[digest]
+        if values.address(frame) != digest:
+            raise DamageError(f"chunk {digest.hex()} is not what was written; run: perdure doctor --deep")
+        codec, data = values.unseal(frame)
+        plain = data if codec == values.DEFAULT else values.plain(data, codec=codec)
+        if (made := family.canary.value(plain)) != plain:
+            if codec != values.DEFAULT:
+                codec, made = values.fitted(values.tree_of(made), made, codec=codec)
+            found[digest] = values.seal(made, codec=codec, chunk=True), len(made)
+    return found
+
+
+def _planned(family: _Family, session: str) -> _Scrubbing:
+    """What is to be done with a session. Raises `DamageError`, `RefusedError`."""
+    reader, head = Reader(family.store, session), family.store.head(session)
+    one = _Scrubbing(family, reader, head, family.store.lease(session), summary_of(head, session))
+    if not head.seq:
+        return one
+    one.summary = told(reader, one.summary, head=head)
+    seam, before, after = seam_of(head.bases), Marks(), Marks()
+    for record in reader.records(after=0, upto=head.seq, chain=head.chain):
+        if is_stub(record.body):
+            continue
+        entry = reader.open(record)
+        made = _body(one, record, entry)
+        new = entry if made is None else replace(entry, body=made)
+        marks = before.of(entry), after.of(new)
+        if record.seq <= seam or made is None:
+            continue
+        _check_keys(session, entry, made)
+        one.seqs.append(record.seq)
+        one.marks += ((old, now, record.seq) for old, now in zip(*marks, strict=True) if old != now)
+        if entry.kind == "saved" and entry["name"] != made["name"]:
+            one.points[record.seq] = _point(entry), _point(new)
+    return one
+
+
+def _check_keys(session: str, entry: Entry, made: dict[str, Any]) -> None:
+    if entry.kind == "action_started" and entry.body.get("key") != made.get("key"):
+        raise RefusedError(
+            f"{session}: it is in the key of action {entry.seq}; with another key the effect could happen again. "
+            "Copy what is worth it, and erase the session"
+        )
+
+
+def _point(entry: Entry) -> Point:
+    return Point(entry.seq, entry["parent"], entry["flags"], entry["name"], entry.time_us)
+
+
+def _body(one: _Scrubbing, record: Record, entry: Entry) -> dict[str, Any] | None:
+    """The body that must stand in the place of this one; None if it may stay."""
+    family = one.family
+    made = family.canary.body(entry.body)
+    if entry.kind == "keyframe" and not family.moved.keys().isdisjoint(needs.contents(entry)):
+        manifest = keyframe.moved(values.decode(made["manifest"]), family.to)
+        made = made | {"manifest": values.encode(manifest)}
+    return None if made is entry.body and family.moved.keys().isdisjoint(needs.to_open(record)) else made
+
+
+def _do(one: _Scrubbing) -> None:
+    """Replaces the bodies, slice by slice; a fork says so of those that it begins with, too."""
+    base = _replaced_in_bases(one)
+    for begin in range(0, max(len(one.seqs), bool(base)), limits.SCRUB_RECORDS):
+        _amend(one, one.seqs[begin : begin + limits.SCRUB_RECORDS], also=base)
+        base = []
+        faults.reach("scrub.slice")
+
+
+def _replaced_in_bases(one: _Scrubbing) -> list[tuple[int, bytes]]:
+    """What was replaced of the records that a fork begins with and that its own log does not tell of."""
+    seam = seam_of(one.head.bases)
+    if not seam:
+        return []
+    mine = {tuple(pair) for e in one.reader.marked(dropped.MARK) for pair in e.body.get("replaced", ())}
+    records = one.reader.store.read(one.reader.session, after=0, upto=seam)
+    found = [(record.seq, digest_of(record.body)) for record in records if is_replaced(record.body)]
+    return [pair for pair in found if pair not in mine]
+
+
+def _amend(one: _Scrubbing, seqs: list[int], *, also: list[tuple[int, bytes]]) -> None:
+    """One transaction: bodies, index rows, the record that says so, the summary after it."""
+    store, session, blobs = one.reader.store, one.reader.session, values.Blobs()
+    bodies, chunks = [], dict[bytes, bytes]()
+    for record in store.read_at(session, seqs):
+        entry = one.reader.open(record)
+        body = _body(one, record, entry)
+        if body is None:
+            continue
+        codec = values.codec_of(frame_of(record.body))
+        bodies.append((record.seq, replacing(record.body, sealed(body, codec=codec, blobs=blobs))))
+        if entry.kind == "keyframe":
+            chunks |= {
+                one.family.to(d)[0]: one.family.moved[d][0] for d in needs.contents(entry) if d in one.family.moved
+            }
+    replaced = sorted([*also, *((seq, digest_of(body)) for seq, body in bodies)])
+    marks = [mark for mark in one.marks if mark[2] in seqs]
+    points = [pair for seq, pair in one.points.items() if seq in seqs]
+    entry, summary = _entry(one, replaced, points, marks)
+    record = link(one.head.chain, entry, session=session, codec=store.protocol, key=one.reader.chain_key)
+    batch = Batch(
+        (record,),
+        points=tuple(new for _, new in points),
+        marks=((dropped.MARK, record.seq), *((new, seq) for _, new, seq in marks)),
+        summary=summary.encoded(session=session, seq=record.seq, chain=record.chain),
+    )
+    change = Change(
+        bodies=tuple(bodies), marks=tuple((old, seq) for old, _, seq in marks), chunks=chunks | blobs.take()
+    )
+    store.amend(session, batch, change, seen=one.lease, head=one.head.seq, family=one.family.ids)
+    one.head, one.summary = replace(one.head, seq=record.seq, chain=record.chain), summary
+
+
+def _entry(
+    one: _Scrubbing, replaced: list[tuple[int, bytes]], points: list[tuple[Point, Point]], marks: list[Any]
+) -> tuple[Entry, Summary]:
+    """The record of what gave way, and the summary after it."""
+    seq, canary, summary = one.head.seq + 1, one.family.canary, one.summary
+    named, marked = summary.points, summary.marks
+    for old, new in points:
+        named = without_point(named, **_row(old))
+        named = with_point(named, **_row(new))
+    for was, now, at in marks:
+        marked = with_mark(without_mark(marked, was, seq=at), now, seq=at)
+    summary = summary._replace(
+        points=named, marks=marked, reason=canary.text(summary.reason), entry=canary.text(summary.entry)
+    )
+    body = dropped.body((), reason=REASON, summary=summary, replaced=replaced)
+    entry = Entry(seq, one.lease.epoch, "amended", clock.now_us(), body)
+    return entry, summary.after(entry).marked([dropped.MARK], seq=seq)
+
+
+def _row(point: Point) -> dict[str, Any]:
+    return {name: getattr(point, name) for name in ("seq", "parent", "flags", "name", "time_us")}
