@@ -48,7 +48,7 @@ TOKENS: Final[dict[str, str]] = {
     "a header": r"(?<=earer )[\w.~+/-]{20,}|(?<=asic )[A-Za-z0-9+/]{20,}",
     "age": r"AGE-SECRET-KEY-1[A-Z0-9]{50,}",
     "anthropic, openai": r"sk-(?:[A-Za-z0-9]{20,}|(?:ant|proj|svcacct|admin|or|lf)-[\w-]{20,})",
-    "aws": r"A(?:KIA|SIA)[A-Z2-7]{16}",
+    "aws": r"A(?:KIA|SIA)[A-Z0-9]{16}",
     "databricks": r"dapi[0-9a-f]{32}",
     "digitalocean": r"do[opr]_v1_[0-9a-f]{64}",
     "docker": r"dckr_pat_[\w-]{20,}",
