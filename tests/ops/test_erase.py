@@ -170,7 +170,7 @@ def test_killed_anywhere_it_is_done_again(url: str, point: str) -> None:
 
 
 def test_a_store_that_only_forgets_is_caught(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SqliteStore, "_scrub", lambda _: None)
+    monkeypatch.setattr(SqliteStore, "_scrub", lambda *_: None)
     monkeypatch.setattr(Sessions, "_wipe", lambda *_: None)
     stored = needles(url)
     with perdure.open(url) as store:
