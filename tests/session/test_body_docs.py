@@ -92,4 +92,5 @@ def test_every_kind_on_the_page_is_written(entries):
 
 
 def test_an_amendment_is_as_the_page_says():
-    assert set(dropped.body([(1, 2)], reason="", summary=Summary())) == documented()["amended"]
+    body = dropped.body([(1, 2)], reason="", summary=Summary(), replaced=[(1, bytes(32))])
+    assert set(body) == documented()["amended"]
