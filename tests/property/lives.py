@@ -55,6 +55,8 @@ class _Life:
     world: World
     in_loop: bool = False
     changed: bool = False
+    renewing: bool = False
+    version: int = 0
     again: int = 0
     status: str = "stuck"
     result: Any = None
@@ -64,7 +66,8 @@ class _Life:
         return changed if self.changed and changed is not None else self.program.ops
 
     def enter(self) -> tuple[str, Any]:
-        """One run: (status, result or error)."""
+        """One run: (status, result or error). With `renewing`, by code of the next version."""
+        self.version += self.renewing
         form, ops = self.program.form, self.code()
         fingerprint = "2" if self.changed and self.program.changed is not None else "1"
         with living(self.world, code=fingerprint):
@@ -76,13 +79,13 @@ class _Life:
 
             if self.in_loop:
                 agent = loops.agent(form, ops)
-            agent = (perdure.steps if form == "steps" else perdure.agent)(agent)
+            agent = (perdure.steps if form == "steps" else perdure.agent)(version=str(self.version))(agent)
             outcome = self.store.run(agent, SESSION, input="go")
             return outcome.status, outcome.error if outcome.status == "failed" else outcome.result
 
     def _handle(self, ops: tuple[Op, ...]) -> tuple[str, Any]:
         try:
-            with self.store.session(SESSION) as s:
+            with self.store.session(SESSION, version=str(self.version)) as s:
                 perform("handle", ops, s)
         except SuspendedError:
             return "waiting", None
@@ -119,11 +122,16 @@ class _Life:
 
 
 def live(
-    program: Program, crash_at: tuple[int, ...] = (), *, backend: Store | None = None, in_loop: bool = False
+    program: Program,
+    crash_at: tuple[int, ...] = (),
+    *,
+    backend: Store | None = None,
+    in_loop: bool = False,
+    renewing: bool = False,
 ) -> End:
     """The end of a program that is killed at these instants, helped when it waits, repaired when it failed."""
     world = World(crash_at)
-    life = _Life(program, AgentStore(backend or open_store("memory:")), world, in_loop)
+    life = _Life(program, AgentStore(backend or open_store("memory:")), world, in_loop, renewing=renewing)
     try:
         asked = life.go()
         world.crash_at = ()
@@ -190,6 +198,7 @@ def everywhere(
     judge: Callable[[End, End], str | None] = differs,
     place: Callable[[], Store] | None = None,
     in_loop: bool = False,
+    renewing: bool = False,
 ) -> str | None:
     """Crashes a program at every instant; the first difference from its unharmed end, or from `want`."""
     unharmed = live(program, backend=place() if place else None, in_loop=in_loop)
@@ -200,7 +209,8 @@ def everywhere(
     if found:
         return f"unharmed: {found}"
     for at in crashes(unharmed.instants, pairs=pairs):
-        found = judge(want, live(program, at, backend=place() if place else None, in_loop=in_loop))
+        backend = place() if place else None
+        found = judge(want, live(program, at, backend=backend, in_loop=in_loop, renewing=renewing))
         if found:
             return f"crash at {at}: {found}"
     return None

@@ -91,7 +91,7 @@ def test_the_old_states_stay_readable_across_the_seam(store):
     assert store.state_at("a", record.seq) == {"a": 1, "came": ["2"]}
     assert [change.op for change in store.diff("a", record["parent"], to=record.seq).changes] == ["set"]
     assert record.seq in [point.seq for point in store.snapshots("a")]
-    assert [branch.why for branch in store.branches("a")] == ["opened", "migrated from 1 to 2"]
+    assert [branch.why for branch in store.branches("a")] == ["opened"]
 
 
 def test_of_ways_of_the_same_length_the_first_by_name_is_taken_whatever_the_order_of_declaring(store):

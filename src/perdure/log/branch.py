@@ -19,7 +19,7 @@ SNAPSHOTS: Final = frozenset({"saved", "edited", "migrated"})
 """The kinds of record that have a parent and a delta."""
 
 REPLACING: Final = frozenset({"edited", "migrated"})
-"""Those of them that put another state in the place of the one at the re-entry point before: a branch begins there."""
+"""Those of them that put another state in the place of the one at the re-entry point that they are about."""
 
 REENTRY, RESTORE_POINT, INSPECTION = 1, 2, 4
 """Flags of a snapshot: code can start from here; the agent's own code made it; made for people to look at only."""
@@ -28,13 +28,10 @@ REENTRY, RESTORE_POINT, INSPECTION = 1, 2, 4
 def leaves(entry: Entry) -> int | None:
     """The record up to which the branch is kept, if this one starts a new branch.
 
-    A rollback, a state edited or migrated, or a failure that names an action (what the code did after the error was
-    handed to it is left).
+    A rollback, or a failure that names an action (what the code did after the error was handed to it is left).
     """
     if entry.kind == "rolled_back":
         return int(entry["to"])
-    if entry.kind in REPLACING:
-        return max(1, int(entry["parent"]))
     if entry.kind == "status" and entry["status"] == "failed" and entry["around"]:
         return int(entry["to"])
     return None
@@ -43,15 +40,14 @@ def leaves(entry: Entry) -> int | None:
 def branch(entries: Iterable[Entry]) -> list[Entry]:
     """The entries that are on the present branch, in order.
 
-    Outcomes stay with their start, however late they came; so does that they are void. A state that was put in the
-    place of another keeps what its code can still claim.
+    Outcomes stay with their start, however late they came; so does that they are void. What an error leaves is what the
+    code did after it, so a state that was put in the place of another stays.
     """
     tip: list[Entry] = []
     for entry in entries:
         to = leaves(entry)
         if to is not None:
-            there = open_at(entry) if entry.kind in REPLACING else frozenset[int]()
-            tip = [kept for kept in tip if _stays(kept, to) or is_open(kept, there)]
+            tip = [kept for kept in tip if _stays(kept, to) or (entry.kind == "status" and kept.kind in REPLACING)]
         tip.append(entry)
     return tip
 
@@ -79,12 +75,12 @@ def since_reentry(tip: list[Entry]) -> list[Entry]:
 
 def is_reentry(entry: Entry) -> bool:
     """Whether code can start from its top at this record. The opening of a fork is none: its base has the opening."""
-    return (entry.kind == "opened" and entry.seq == 1) or (entry.kind in SNAPSHOTS and bool(entry["flags"] & REENTRY))
+    return (entry.kind == "opened" and entry.seq == 1) or (entry.kind == "saved" and bool(entry["flags"] & REENTRY))
 
 
 def is_restore_point(entry: Entry) -> bool:
-    """Whether one can go back to this snapshot: the agent's own code made it, or a migration, or a person."""
-    return entry.kind in SNAPSHOTS and bool(entry["flags"] & RESTORE_POINT)
+    """Whether the agent's own code made this snapshot."""
+    return entry.kind == "saved" and bool(entry["flags"] & RESTORE_POINT)
 
 
 def is_inspection(entry: Entry) -> bool:

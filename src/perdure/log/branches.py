@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from perdure.errors import NoPointError
-from perdure.log import dropped, points
-from perdure.log.branch import REPLACING, SNAPSHOTS, branch, is_beside, is_open, leaves, open_at
+from perdure.log import dropped
+from perdure.log.branch import SNAPSHOTS, branch, is_beside, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,10 +57,7 @@ def branches(entries: Iterable[Entry]) -> list[Branch]:
 
 
 def _leaves_something(entry: Entry, tip: list[Entry], to: int) -> bool:
-    """A rollback is meant to begin one; what fails, or puts another state in its place, only if anything is left."""
-    there = open_at(entry) if entry.kind in REPLACING else frozenset[int]()
-    left = (e for e in tip if e.seq > to and dropped.kind_of(e) in LEFT_BEHIND and not is_open(e, there))
-    return entry.kind == "rolled_back" or next(left, None) is not None
+    return entry.kind != "status" or any(e.seq > to and dropped.kind_of(e) in LEFT_BEHIND for e in tip)
 
 
 def _began(entry: Entry, number: int, to: int) -> Branch:
@@ -70,8 +67,6 @@ def _began(entry: Entry, number: int, to: int) -> Branch:
         why += f": {entry['reason']}" if entry["reason"] else ""
     elif entry.kind == "status":
         why = f"failed: {entry['reason']}"
-    elif entry.kind in REPLACING:
-        why, by = points.reason_of(entry), entry.body.get("by", "")
     return Branch(number, name, entry.seq, to, entry.seq, 0, why, by, entry.time_us, is_present=True)
 
 

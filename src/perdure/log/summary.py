@@ -190,9 +190,7 @@ def _saved(summary: Summary, entry: Entry) -> dict[str, Any]:
 
 
 def _replaced(summary: Summary, entry: Entry) -> dict[str, Any]:
-    """What was saved since the re-entry point before is left."""
-    left: dict[str, Any] = {"left": summary.left or summary.parent != entry["parent"]}
-    return left | ({"version": entry["to"]} if entry.kind == "migrated" else {})
+    return {"version": entry["to"] if entry.kind == "migrated" else summary.version}
 
 
 def _status(_: Summary, entry: Entry) -> dict[str, Any]:

@@ -107,7 +107,6 @@ def _take(found: Facts, record: Record) -> Entry | None:
     entry = found.reader.open(record)
     if entry.kind in SNAPSHOTS:
         found.open[seq] = open_at(entry)
-    if entry.kind == "saved":
         return None
     contents = frozenset(needs.contents(entry))
     if contents:

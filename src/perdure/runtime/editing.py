@@ -55,7 +55,7 @@ def _edited(opened: Opened, ops: list[Op], *, by: str, reason: str) -> int:
         except DamageError as error:
             raise RefusedError(f"{session}: {error}. Nothing was written; perdure state {session} shows it") from error
         own = {"by": by, "reason": reason or None}
-        draft = replacing("edited", found, (old, new), riding=(), own=own)
+        draft = replacing("edited", found, (old, new), own=own)
     faults.reach("edit.before")
     writer.commit(Commit((draft,), lambda _: None))
     return writer.head

@@ -89,7 +89,7 @@ def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch:
     after = status("idle" if summary.form == "handle" else "paused", reason=f"rolled back to {target} by {by}")
     there = to if to in (0, -1) else target
     try:
-        steps = core.rollback(there, reason=reason, by=by, strategy=None, branch_name=branch)
+        steps = core.rollback(there, reason=reason, by=by, strategy=None, branch_name=branch, as_recorded=True)
         return _drive(steps, opened, after)
     except (Suspended, SuspendedError) as suspended:
         doubts = ", ".join(f"#{seq}" for seq in suspended.seqs)

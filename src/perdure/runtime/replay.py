@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from perdure import values
 from perdure.errors import EntryError, Leaving, NoPointError, PerdureError, SessionUnknownError
 from perdure.log import dropped
-from perdure.log.branch import REPLACING, SNAPSHOTS, branch, is_reentry
+from perdure.log.branch import SNAPSHOTS, branch, is_reentry
 from perdure.log.origin import opening
 from perdure.runtime import entry as entries
 from perdure.runtime import runner
 from perdure.session.declare import agent_of, undos_of
 from perdure.session.opening import summary_of, told
 from perdure.session.points import Start
-from perdure.session.reentry import open_there
+from perdure.session.reentry import Since, open_there
 from perdure.session.replaying import AsyncReplaying, Differs, Over, Replayed, Replaying
 from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.state import keyframe
@@ -144,9 +144,17 @@ def _course(replaying: Any, of: _Recording) -> Course:
         )
     newest = max((n for n, each in enumerate(entered) if any(map(_is_of_code, each.tail))), default=0)
     for number, each in enumerate(entered):
-        there = [*open_there(of.reader, each.start), *each.tail]
-        state = states.at(each.start.seq)
-        start = Start(each.start, there, state, of.head.seq, of.head.epoch, left=of.summary.left, same_code=False)
+        begin = Since(each.start, [*open_there(of.reader, each.start), *each.tail])
+        start = Start(
+            each.start,
+            begin.tail,
+            states.at(begin.point),
+            of.head.seq,
+            of.head.epoch,
+            left=of.summary.left,
+            same_code=False,
+            point=begin.point,
+        )
         last = number >= newest
         replaying.lay_out(start, entries=of.entries, ends=each.ends, result=each.result, last=last)
         found = yield from _one(replaying, of.fn, each, before=found)
@@ -183,10 +191,8 @@ def _entered(tip: list[Entry], *, version: str | None) -> list[_Entering]:
             if version in (None, here):
                 found.append(_Entering(start, tuple(tail), entry, completed))
             start, tail = entry, []
-        elif entry.kind in REPLACING:
-            here = entry.body.get("to", here)
-            start, tail = entry, []
         else:
+            here = entry["to"] if entry.kind == "migrated" else here
             tail.append(entry)
     if version in (None, here) and (not found or found[-1].result is None):
         found.append(_Entering(start, tuple(tail)))

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from perdure.log.action import Action, Actions
-from perdure.log.branch import REENTRY, RESTORE_POINT, SNAPSHOTS
+from perdure.log.branch import REENTRY, RESTORE_POINT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -41,7 +41,7 @@ class Ledger:
         self._note(entry)
         if entry.kind == "action_started" and entry["of"] is None:
             self._await(self.actions[entry.seq])
-        elif entry.kind in SNAPSHOTS and entry["flags"] & (REENTRY | RESTORE_POINT):
+        elif entry.kind == "saved" and entry["flags"] & (REENTRY | RESTORE_POINT):
             self.points.append(entry)
         elif entry.kind == "value":
             self._values[entry["kind"], entry["parent"]].append(entry)

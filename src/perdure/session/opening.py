@@ -26,7 +26,7 @@ from perdure.log.record import GENESIS
 from perdure.log.summary import Summary
 from perdure.session.lease import takeable
 from perdure.session.points import Start
-from perdure.session.reentry import Since, since
+from perdure.session.reentry import Since, point_of, since
 from perdure.session.request import Commit, Draft
 from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.session.survey import beyond
@@ -36,7 +36,7 @@ from perdure.stores.contract import Lease, epoch_after
 from perdure.values import detect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from perdure.log.entry import Entry
     from perdure.session.lease import Keeper
@@ -220,14 +220,12 @@ def _taken(
     if recorded is not None:
         check_opened(opening, recorded, writer.summary)
     body = {"owner": owner, "code": opening.code, "accept_change": opening.accept_change, "restored": {}}
-    begin: Snapshot | None = restorable(reader, writer.summary.reentry)
+    begin: Snapshot | None = restorable(reader, point_of(writer.summary, tail))
     drafts = [Draft("owned", body)] if recorded else [_opened_draft(opening), Draft("owned", body)]
     written: list[Entry] = []
     if recorded is not None and (target := due(writer.summary, recorded, opening.target)) is not None:
         found = since(reader, writer.summary, tail)
-        drafts += [
-            _migrated(reader, writer.summary, recorded, target, found=found, riding=[(writer.head + 1, drafts[0])])
-        ]
+        drafts.append(_migrated(reader, writer.summary, recorded, target, found=found))
         begin = None
     try:
         lease = writer.open(Commit(tuple(drafts), written.extend), owner=owner, seen=seen)
@@ -235,8 +233,7 @@ def _taken(
         if writer.is_unknown:
             _give_back(writer, Lease(session, epoch, owner, 0), let_go)
         raise
-    tail = written[-1:] if begin is None else [*tail, *written]  # a migrated state is where the code starts now
-    return Opened(lease, writer, reader, recorded or written[0], tail, begin, opening.target)
+    return Opened(lease, writer, reader, recorded or written[0], [*tail, *written], begin, opening.target)
 
 
 def _migrated(
@@ -246,15 +243,12 @@ def _migrated(
     target: Target,
     *,
     found: Since,
-    riding: Sequence[tuple[int, Draft]] = (),
 ) -> Draft:
     """The record that brings the state to the version of the code. Raises `VersionError`, `MigrationError`."""
     from perdure.session.replacing import moved
 
     source = version_of(summary, opening)
-    move = moved(
-        reader.session, source, target, found, lambda: restorable(reader, summary.reentry).all(), riding=riding
-    )
+    move = moved(reader.session, source, target, found, lambda: restorable(reader, found.point).all())
     faults.reach("migrate.before")
     return move.draft
 
@@ -382,11 +376,12 @@ def start(opened: Opened, *, code: str, accept_change: bool) -> Start:
     return Start(
         reentry=found.reentry,
         tail=found.tail,
-        snapshot=begin or snapshot(reader, summary.reentry),
+        point=found.point,
+        snapshot=begin or snapshot(reader, found.point),
         head=opened.writer.head,
         epoch=opened.writer.epoch,
         left=summary.left,
-        same_code=set(summary.codes) == {code} and not accept_change,
+        same_code=set(summary.codes) == {code} and not accept_change and not found.is_replaced,
         seam=seam_of(reader.bases),
         sent=opened.writer.sent,
     )

@@ -22,7 +22,7 @@ from perdure.errors import (
 )
 from perdure.log import points
 from perdure.log.action import Action, Actions
-from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT, SNAPSHOTS, branch
+from perdure.log.branch import INSPECTION, REENTRY, REPLACING, RESTORE_POINT, branch
 from perdure.log.marks import key_mark, name_mark
 from perdure.session import argument, failure
 from perdure.session import call as calls
@@ -69,6 +69,8 @@ class Start:
     epoch: int
     left: bool
     same_code: bool
+    point: int = 0
+    """The snapshot of that state: the one at the re-entry point, or that put in its place; 0 for the opening."""
     seam: int = 0
     """The last record that a fork has from its base."""
     sent: int = 0
@@ -103,7 +105,7 @@ class Core(Journal):
         """The state at the re-entry point, nothing claimed yet."""
         self.head, self.epoch, self.left, self._seam = start.head, start.epoch, start.left, start.seam
         self.ledger = Ledger(start.reentry, start.tail)
-        self.same_code, self.parent_point = start.same_code, start.reentry.seq if start.reentry.kind in SNAPSHOTS else 0
+        self.same_code, self.parent_point = start.same_code, start.point
         self.leaving, self.completing, self.happened, self._progressed = None, None, False, False
         self.flights = Flights()
         self._cut.clear()
@@ -112,7 +114,7 @@ class Core(Journal):
         self._whole = None
         self.inbox.enter()
         self.inbox.heard(start.sent)
-        self._passed = [self.parent_point]
+        self._passed = [(start.reentry.seq, start.point)]
         self._begin_state(start.snapshot)
 
     def _begin_state(self, snapshot: Snapshot) -> None:
@@ -206,7 +208,7 @@ class Core(Journal):
             self._advance(changes, at=point.seq)
             self._pass(point)
             if flags & REENTRY:
-                self._passed = [point.seq]
+                self._passed = [(point.seq, point.seq)]
                 self.ledger.reenter(point, keep=open_there)
 
         marks = () if name is None else (name_mark(name),)
@@ -264,7 +266,7 @@ class Core(Journal):
 
     def _pass(self, point: Entry) -> None:
         self.parent_point = point.seq
-        self._passed.append(point.seq)
+        self._passed.append((point.seq, point.seq))
         self.on_point(point.seq, point["delta"])
 
     def _check_state(self, recorded: Entry) -> Steps:
@@ -313,8 +315,21 @@ class Core(Journal):
 
     # --- rolling back -------------------------------------------------------------------------------------------------
 
-    def rollback(self, to: str | int, *, reason: str, by: str, strategy: Any, branch_name: str | None = None) -> Steps:
-        """Records the rollback with the undos it owes. In a run it does not return; a handle enters again after it."""
+    def rollback(
+        self,
+        to: str | int,
+        *,
+        reason: str,
+        by: str,
+        strategy: Any,
+        branch_name: str | None = None,
+        as_recorded: bool = False,
+    ) -> Steps:
+        """Records the rollback with the undos it owes. In a run it does not return; a handle enters again after it.
+
+        Code that starts its entry again finds the state that was put there meanwhile; a person (`as_recorded`), and a
+        handle that names a point, the one that was saved.
+        """
         self.refuse_inside("rollback")
         _check_name(branch_name)
         if self.form == "handle" and self.flights.open:
@@ -344,11 +359,19 @@ class Core(Journal):
                 by=by,
                 strategy=strategy,
                 name=branch_name,
-            )
+            ),
+            *(() if as_recorded or (self.form == "handle" and to != 0) else self._replaced(tip, target)),
         )
         self.left = True
         if self.form != "handle":
             raise self.leave(RolledBack())
+
+    def _replaced(self, tip: list[Entry], target: Entry) -> list[Draft]:
+        """The states that were put in the place of the one at the re-entry point of the target, once more."""
+        found = [entry for entry in tip if entry.kind in REPLACING and entry["at"] <= target.seq < entry.seq]
+        first = self.head + len(self._put_off) + 2  # behind what was put off, and the rollback
+        now = {entry.seq: seq for seq, entry in enumerate(found, first)}
+        return [Draft(e.kind, {**e.body, "parent": now.get(e["parent"], e["parent"])}) for e in found]
 
     def finish_undos(self) -> Steps:
         """Undos that a recorded rollback still owes; done before any code runs. A fork leaves those of its base."""
@@ -421,7 +444,7 @@ class Core(Journal):
             around.append(parent)  # type: ignore[arg-type]
         marks = tuple(key_mark(key) for n in around if (key := actions[n].key) is not None)
         draft = status("failed", reason=reason)
-        parent_point = max((p for p in self._passed if p <= place), default=0)
+        parent_point = max(((at, p) for at, p in self._passed if at <= place), default=(0, 0))[1]
         return replace(draft, body=draft.body | {"around": around, "to": place, "parent": parent_point}, marks=marks)
 
     def strategy(self) -> Steps:

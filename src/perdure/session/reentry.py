@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perdure.errors import RestoreError
-from perdure.log.branch import SNAPSHOTS, branch, is_open, is_reentry, open_at
+from perdure.log.branch import REPLACING, SNAPSHOTS, branch, is_open, is_reentry, open_at
 
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
@@ -22,9 +22,16 @@ class Since:
     tail: list[Entry]
 
     @property
+    def is_replaced(self) -> bool:
+        """Whether another state was put in the place of one from which the code came to restore points since."""
+        later = [entry.kind in REPLACING for entry in self.tail if entry.kind in SNAPSHOTS]
+        return any(later) and not later[0]
+
+    @property
     def point(self) -> int:
-        """The snapshot there; 0 for the empty state of the opening."""
-        return self.reentry.seq if self.reentry.kind in SNAPSHOTS else 0
+        """The snapshot that the code starts from: the one there, or that put in its place; 0 for the empty state."""
+        replaced = [entry.seq for entry in self.tail if entry.kind in REPLACING]
+        return replaced[-1] if replaced else self.reentry.seq if self.reentry.kind == "saved" else 0
 
 
 def since(reader: Reader, summary: Summary, known: list[Entry]) -> Since:
@@ -39,6 +46,13 @@ def since(reader: Reader, summary: Summary, known: list[Entry]) -> Since:
             f"{reader.session}: the re-entry point beside the head is old; run: perdure verify {reader.session}"
         )
     return Since(tail[0], [*open_there(reader, tail[0]), *tail[1:]])
+
+
+def point_of(summary: Summary, known: list[Entry]) -> int:
+    """The snapshot that the code starts from. `known` are the entries from the newest re-entry point on."""
+    if not any(entry.kind in REPLACING for entry in known):
+        return summary.reentry
+    return next((e.seq for e in reversed(branch(known)) if e.kind in REPLACING), summary.reentry)
 
 
 def open_there(reader: Reader, reentry: Entry) -> list[Entry]:

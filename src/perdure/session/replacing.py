@@ -1,18 +1,17 @@
 """Putting another state in the place of the one at the re-entry point: a migration does it, or a person.
 
-That is a record of its own, at which a branch begins; what was recorded since the re-entry point before, and can still
-be claimed, is claimed after it. Nothing here writes.
+That is a record of its own. What was recorded since the re-entry point stays as it is, and is claimed as it would have
+been. Nothing here writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.errors import MigrationError, StorableError, VersionError
-from perdure.log.branch import REENTRY, RESTORE_POINT
 from perdure.log.readable import json_of
 from perdure.session import migration, schema
 from perdure.session.request import Draft
@@ -26,42 +25,16 @@ if TYPE_CHECKING:
     from perdure.session.version import Check, Target
 
 
-def replacing(
-    kind: str,
-    found: Since,
-    states: tuple[dict[str, Any], dict[str, Any]],
-    *,
-    riding: Iterable[tuple[int, Draft]],
-    own: Body,
-) -> Draft:
-    """The record that puts the second of the states in the place of the first, which is that at the re-entry point.
+def replacing(kind: str, found: Since, states: tuple[dict[str, Any], dict[str, Any]], *, own: Body) -> Draft:
+    """The record that puts the second of the states in the place of the first, from which the code would start.
 
-    `riding` are the records, by number, that are written just before it; `own` the fields of its kind. Raises
-    `UnstorableError`, `LimitError`.
+    `own` are the fields of its kind. Raises `UnstorableError`, `LimitError`.
     """
     old, new = states
-    body = {
-        "parent": found.point,
-        "delta": values.encode(differences(old, new)),
-        "flags": REENTRY | RESTORE_POINT,
-        "name": None,
-        "open": [e.seq for e in found.tail if _can_be_claimed(e.kind, e.body)]
-        + [seq for seq, draft in riding if _can_be_claimed(draft.kind, draft.body)],
-    }
-    return Draft(kind, {**own, **body})
-
-
-def _can_be_claimed(kind: str, body: Body) -> bool:
-    """Whether the code may come to it again, or it holds for the code from here on."""
-    match kind:
-        case "action_started":
-            return body["of"] is None
-        case "received":
-            return bool(body["what"] == "message")
-        case "owned":
-            return bool(body["accept_change"])
-        case _:
-            return kind in ("value", "asked", "rolled_back")
+    delta = values.encode(differences(old, new))
+    return Draft(
+        kind, {**own, "at": found.reentry.seq, "parent": found.point, "delta": delta, "flags": 0, "name": None}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +53,6 @@ def moved(
     target: Target,
     found: Since,
     load: Callable[[], State],
-    *,
-    riding: Iterable[tuple[int, Draft]] = (),
 ) -> Move:
     """The state at the re-entry point, brought to the version of the code. `load` gives a fresh copy of it, each time.
 
@@ -95,7 +66,7 @@ def moved(
         if steps:
             _check(state, target)
         own = {"from": source, "to": target.version, "steps": [[s.source, s.target, s.name] for s in steps]}
-        draft = replacing("migrated", found, (before, state), riding=riding, own={**own, "reason": None})
+        draft = replacing("migrated", found, (before, state), own={**own, "reason": None})
     except StorableError as error:
         raise MigrationError(f"{session}: {error}. Nothing was written") from error
     except VersionError as error:

@@ -100,7 +100,8 @@ class ReplayCore(Core):
         first = self.ledger.points[0]
         if recorded is not first:
             raise self.leave(Differs("save", seq=first.seq, recorded=_save_text(first), now=_save_text(recorded)))
-        yield from self._compare(first, changes)
+        if first.seq > self.parent_point:  # else it is of the state before another was put in its place
+            yield from self._compare(first, changes)
         return (yield from super()._pass_point(recorded, changes))
 
     def _check_state(self, recorded: Entry) -> Steps:  # noqa: ARG002
@@ -139,9 +140,10 @@ class ReplayCore(Core):
         by: str,
         strategy: Any,
         branch_name: str | None = None,
+        as_recorded: bool = False,
     ) -> Steps:
         """Never recorded where the code comes to it: it would have been left behind."""
-        del reason, by, strategy, branch_name
+        del reason, by, strategy, branch_name, as_recorded
         yield from ()
         raise self.leave(Over(f"a rollback to {to!r}"))
 
