@@ -21,7 +21,7 @@ from perdure.errors import (
     WitnessError,
 )
 from perdure.ops.restored import Accepted
-from perdure.stores.contract import incarnation_of
+from perdure.stores.conditions import incarnation_of
 from perdure.testing.lives import forked
 from tests.witness.test_compared import KINDS, Place
 

@@ -24,7 +24,8 @@ from perdure.session import needs
 from perdure.session.lease import Keeper, acquire
 from perdure.session.snapshot import Reader, gone, other
 from perdure.session.writer import keyframes_of, points_of
-from perdure.stores.contract import Batch, Store, epoch_after
+from perdure.stores.conditions import epoch_after
+from perdure.stores.contract import Batch, Store
 from perdure.stores.contract import Item as Waiting
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from perdure.recovery.verify import STRUCTURE, verify
 from perdure.session.lease import acquire
 from perdure.session.opening import take_up
 from perdure.session.request import Commit, Draft
-from perdure.stores.contract import INCARNATION_BITS, Head, Store, incarnation_of
+from perdure.stores.conditions import INCARNATION_BITS, incarnation_of
+from perdure.stores.contract import Head, Store
 from perdure.stores.witness import WitnessedStore
 from perdure.stores.witness.told import ERASED, LOST, Told, told_of
 

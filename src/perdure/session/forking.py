@@ -22,7 +22,8 @@ from perdure.session.opening import FORMAT_VERSION, opening_of, summary_of
 from perdure.session.request import Draft
 from perdure.session.snapshot import Reader
 from perdure.session.writer import keyframes_of
-from perdure.stores.contract import Batch, epoch_after
+from perdure.stores.conditions import epoch_after
+from perdure.stores.contract import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,7 +32,8 @@ from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.session.survey import beyond
 from perdure.session.version import Target, due, version_of
 from perdure.session.writer import Writer
-from perdure.stores.contract import Lease, epoch_after
+from perdure.stores.conditions import epoch_after
+from perdure.stores.contract import Lease
 from perdure.values import detect
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
-from perdure.errors import ConflictError, FencedError, PerdureError, SessionError
-from perdure.log import KINDS, Base, Record
+from perdure.errors import FencedError, PerdureError, SessionError
+from perdure.log import Base, Record
 from perdure.values import REFUSE, Guard
 
 if TYPE_CHECKING:
@@ -129,30 +129,6 @@ class Lease:
     epoch: int
     owner: str
     counter: int
-
-
-INCARNATION_BITS: Final = 32
-"""An epoch is the incarnation of the store, and below it so many bits that count the owners."""
-
-
-def incarnation_of(epoch: int) -> int:
-    """The incarnation of the store in which this epoch was begun."""
-    return epoch >> INCARNATION_BITS
-
-
-def epoch_after(seen: int, *, incarnation: int) -> int:
-    """The epoch that follows this one in a store of this incarnation: above all that others can have been given."""
-    return max(seen, incarnation << INCARNATION_BITS) + 1
-
-
-def check_incarnation(session: str, batch: Batch, *, newest: int) -> None:
-    """Raises `ConflictError` for records of an incarnation that is over: who writes without a lease may be of one."""
-    epoch = batch.records[0].epoch if batch.records else newest
-    if incarnation_of(epoch) < incarnation_of(newest):
-        raise ConflictError(
-            f"{session}: epoch {epoch} is of an incarnation of the store that is over, the newest lease is of "
-            f"{newest}; open the session again"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,56 +415,3 @@ class Store(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def check_batch(session: str, batch: Batch, *, head: int) -> int:
-    """The new end of the log, if the batch may follow `head`; else `ValueError`."""
-    end = head
-    for record in batch.records:
-        end += 1
-        if record.session != session or record.seq != end:
-            raise ValueError(f"{session}: record {end} must come next, not {record.session} #{record.seq}")
-        if record.kind not in KINDS:
-            raise ValueError(f"{session}: record {end} is of no known kind: {record.kind}")
-    if len(set(batch.taken)) < len(batch.taken):
-        raise ValueError(f"{session}: the batch takes an item twice: {batch.taken}")
-    named = [point.seq for point in batch.points]
-    named += [seq for _, seq in batch.marks]
-    named += [seq for pair in batch.keyframes for seq in pair]
-    if named and not 1 <= min(named) <= max(named) <= end:
-        raise ValueError(f"{session}: the batch speaks of record {min(named)} to {max(named)}, the log ends at {end}")
-    return end
-
-
-def check_opening(session: str, batch: Batch, *, seen: Lease | None) -> int:
-    """Where the log must end, if the batch may be the first of its owner; else `ValueError`."""
-    if not batch.records:
-        raise ValueError(f"{session}: an owner begins with a record")
-    head = batch.records[0].seq - 1 if seen is not None else 0
-    check_batch(session, batch, head=head)
-    return head
-
-
-def check_change(session: str, change: Change, *, head: int) -> None:
-    """Raises `ValueError` unless the change speaks of records that are there, and of each body once."""
-    named = [seq for seq, _ in change.bodies]
-    if len(set(named)) < len(named):
-        raise ValueError(f"{session}: two bodies for one record")
-    named += [*change.points, *change.keyframes, *(seq for _, seq in change.marks)]
-    if named and not 1 <= min(named) <= max(named) <= head:
-        raise ValueError(f"{session}: the change speaks of record {min(named)} to {max(named)}, the log ends at {head}")
-
-
-def check_fork(session: str, batch: Batch, *, base: Base, own_from: int, head: int) -> int:
-    """The end of the new log, if it may go on so from a log that ends at `head`; else `ValueError`.
-
-    `own_from` is the first record that the session of the base wrote itself.
-    """
-    if not own_from <= base.seq <= head:
-        raise ValueError(
-            f"{session}: a fork goes on from a record that its base wrote; {base.session} wrote {own_from} to {head}, "
-            f"not {base.seq}"
-        )
-    if not batch.records:
-        raise ValueError(f"{session}: a fork begins with a record of its own")
-    return check_batch(session, batch, head=base.seq)

@@ -14,15 +14,7 @@ from typing import Any, Final
 from perdure import faults
 from perdure.log import GENESIS, Base, Record
 from perdure.stores import refusals
-from perdure.stores.contract import (
-    Batch,
-    Change,
-    Head,
-    Held,
-    Item,
-    Lease,
-    Point,
-    Store,
+from perdure.stores.conditions import (
     check_batch,
     check_change,
     check_fork,
@@ -30,6 +22,7 @@ from perdure.stores.contract import (
     check_opening,
     epoch_after,
 )
+from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Store
 from perdure.stores.ids import check_session_id
 
 

@@ -15,7 +15,8 @@ from perdure import clock, faults
 from perdure.errors import DamageError
 from perdure.log import GENESIS, Base
 from perdure.stores import refusals
-from perdure.stores.contract import Batch, Head, Lease, check_fork
+from perdure.stores.conditions import check_fork
+from perdure.stores.contract import Batch, Head, Lease
 from perdure.stores.file import chunk_files, disk, hint, lines
 from perdure.stores.file import commit as commits
 from perdure.stores.file.commit import Commit, commit_line

@@ -17,22 +17,8 @@ from perdure import faults
 from perdure.errors import SessionErasedError, SessionUnknownError, StoreUrlError
 from perdure.log import Base, Record
 from perdure.stores import refusals
-from perdure.stores.contract import (
-    Batch,
-    Change,
-    Head,
-    Health,
-    Held,
-    Item,
-    Lease,
-    Point,
-    Store,
-    check_batch,
-    check_change,
-    check_incarnation,
-    check_opening,
-    epoch_after,
-)
+from perdure.stores.conditions import check_batch, check_change, check_incarnation, check_opening, epoch_after
+from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point, Store
 from perdure.stores.file import chunk_files, disk, hint, lines
 from perdure.stores.file import commit as commits
 from perdure.stores.file.commit import Commit

@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 from perdure.errors import ConflictError, DamageError, SessionError, SessionUnknownError, StorePlainError
 from perdure.log import Base, Record
 from perdure.stores.around import Around
-from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Store, check_change
+from perdure.stores.conditions import check_change
+from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Store
 from perdure.stores.keys import Given, Keys, keys_from
 from perdure.stores.sealed import envelope
 from perdure.stores.sealed.families import Families

@@ -20,16 +20,7 @@ from perdure import faults
 from perdure.errors import DamageError, StoreFailedError, StoreUrlError
 from perdure.log import Base, Record
 from perdure.stores import refusals
-from perdure.stores.contract import (
-    Batch,
-    Change,
-    Head,
-    Health,
-    Held,
-    Item,
-    Lease,
-    Point,
-    Store,
+from perdure.stores.conditions import (
     check_batch,
     check_change,
     check_fork,
@@ -37,6 +28,7 @@ from perdure.stores.contract import (
     check_opening,
     epoch_after,
 )
+from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point, Store
 from perdure.stores.ids import check_session_id
 from perdure.stores.space import free_bytes
 from perdure.stores.sqlite import envelopes, file, fork, incarnations, rows

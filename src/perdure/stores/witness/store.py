@@ -17,7 +17,8 @@ from perdure.errors import SessionErasedError, SessionUnknownError, WitnessError
 from perdure.log import GENESIS
 from perdure.stores import refusals
 from perdure.stores.around import Around
-from perdure.stores.contract import Head, incarnation_of
+from perdure.stores.conditions import incarnation_of
+from perdure.stores.contract import Head
 from perdure.stores.witness.teller import Teller, WitnessState
 from perdure.stores.witness.told import ERASED, ERASING, HEAD, LOST, Roll, Signer, Told, told_of
 

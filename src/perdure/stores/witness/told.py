@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from perdure import clock
 from perdure.errors import PerdureError, WitnessFailedError
-from perdure.stores.contract import incarnation_of
+from perdure.stores.conditions import incarnation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

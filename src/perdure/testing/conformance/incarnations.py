@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perdure.errors import ConflictError, FencedError, HeldError
 from perdure.stores import Batch, Lease
-from perdure.stores.contract import INCARNATION_BITS, incarnation_of
+from perdure.stores.conditions import INCARNATION_BITS, incarnation_of
 from perdure.testing.conformance.tools import Log, Place, refused, same
 
 _FIRST, _SECOND, _THIRD = 1 << INCARNATION_BITS, 2 << INCARNATION_BITS, 3 << INCARNATION_BITS
