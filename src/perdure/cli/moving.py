@@ -34,6 +34,9 @@ def export(
     ndjson: Annotated[
         bool, typer.Option("--ndjson", help="The records for reading, one per line, decoded, as JSON; not for import.")
     ] = False,
+    log: Annotated[
+        bool, typer.Option("--log", help="The same as one message of a schema: --protocol protobuf, or capnp.")
+    ] = False,
     snapshot: snapshots.Snapshot = False,
     at: snapshots.At = None,
     calls: snapshots.Calls = None,
@@ -47,8 +50,10 @@ def export(
 
     It may be running, but not to be converted; FILE must not be there yet.
     """
-    if ndjson and (protocol is not None or snapshot):
-        raise typer.BadParameter("--ndjson is all of the log, in JSON; leave --protocol and --snapshot out")
+    if ndjson and (protocol is not None or snapshot or log):
+        raise typer.BadParameter("--ndjson is all of the log, in JSON; leave --protocol, --log and --snapshot out")
+    if log and (protocol is None or snapshot):
+        raise typer.BadParameter("--log is all of the log by a schema: say --protocol, and leave --snapshot out")
     if not snapshot and (plain or parts or at is not None or calls is not None):
         raise typer.BadParameter("--at, --calls, --part and --plain are for --snapshot")
     with place(store).open() as opened:
@@ -56,7 +61,10 @@ def export(
             wanted = snapshots.Wanted(at, calls, parts, protocol, plain)
             snapshots.file_snapshot(opened, session, file, wanted, as_json=as_json)
             return
-        number = _lines(opened, session, file) if ndjson else _whole(opened, session, file, protocol)
+        if log:
+            number = opened.export_log(session, file, protocol=protocol or "")
+        else:
+            number = _lines(opened, session, file) if ndjson else _whole(opened, session, file, protocol)
     written = file.stat().st_size
     if as_json:
         output.document({"session": session, "file": str(file), "records": number, "bytes": written})

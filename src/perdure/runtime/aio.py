@@ -363,9 +363,13 @@ class AsyncStore:
         """See `AgentStore.go_on`."""
         return await in_thread(self._store.go_on, session, into=into, by=by)
 
-    async def export_file(self, session: str, path: str | os.PathLike[str]) -> Moved:
+    async def export_file(self, session: str, path: str | os.PathLike[str], *, protocol: str | None = None) -> Moved:
         """See `AgentStore.export_file`."""
-        return await in_thread(self._store.export_file, session, path)
+        return await in_thread(self._store.export_file, session, path, protocol=protocol)
+
+    async def export_log(self, session: str, path: str | os.PathLike[str], *, protocol: str) -> int:
+        """See `AgentStore.export_log`."""
+        return await in_thread(self._store.export_log, session, path, protocol=protocol)
 
     async def import_file(self, path: str | os.PathLike[str]) -> Moved:
         """See `AgentStore.import_file`."""

@@ -57,6 +57,16 @@ class Moving:
             origin, items = convert.announced(self.backend, session, protocol=protocol)
         return portable.written(Path(path), origin, items, keys=self.backend.keys)
 
+    def export_log(self, session: str, path: str | os.PathLike[str], *, protocol: str) -> int:
+        """Writes the records of a session, for programs that read them by the schema of a protocol: how many.
+
+        One message `Log`, in `protobuf` or `capnp`, without secrets; it is for reading, and is not taken in. Whole and
+        durable on return, else not there. Raises `ProtocolError`, and as `export_file` does.
+        """
+        from perdure.ops import logged
+
+        return logged.written(Path(path), self.backend, check_session_id(session), protocol=protocol)
+
     def import_file(self, path: str | os.PathLike[str]) -> Moved:
         """Takes in the session of an exported file, under its own id; durable on return, free to be resumed.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from perdure.values import outward
 from perdure.values.absent import AbsentValue, spare
 from perdure.values.blobs import Blobs, has_large_leaf
-from perdure.values.codecs import DEFAULT, PICKLE, PROTOCOLS, decode, encode, field, fitted, inner, plain, written
+from perdure.values.codecs import DEFAULT, PICKLE, PROTOCOLS, decode, encode, field, fitted, inner, logs, plain, written
 from perdure.values.codecs import check as check_protocol
 from perdure.values.describe import describe
 from perdure.values.exact import CONTAINERS, IMMUTABLE, is_immutable, same
@@ -50,6 +50,7 @@ __all__ = [
     "inner",
     "is_allowed",
     "is_immutable",
+    "logs",
     "named",
     "outward",
     "packed",

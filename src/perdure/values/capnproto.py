@@ -6,7 +6,7 @@ is bounded by its own length, so that pointers to the same place again and again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from struct import unpack_from
@@ -15,7 +15,7 @@ from typing import Any, Final
 import capnp
 
 from perdure.errors import DamageError, FormatNewerError
-from perdure.values.wire import CLASS, ENCODED, Tagged
+from perdure.values.wire import CLASS, ENCODED, Logged, Tagged
 
 SCHEMA: Final = Path(__file__).parent / "schemas/perdure.capnp"
 
@@ -52,6 +52,19 @@ def field(data: bytes, path: Sequence[str | int]) -> Any:
         for step in path:
             found = _step(found, step)  # noqa: PLW2901  (each step leads on from the one before)
         return _tree(found)
+
+
+def log(records: Iterable[Logged]) -> Iterator[bytes]:
+    """The message of a Log, in one piece."""
+    every = list(records)
+    message = _schema.Log.new_message()
+    made = message.init("records", len(every))
+    for at, one in enumerate(every):
+        record = made[at]
+        record.session, record.seq, record.epoch, record.kind = one.session, one.seq, one.epoch, one.kind
+        record.timeUs, record.chain = one.time_us, one.chain
+        _fill(record.init("body"), one.body)
+    yield bytes(message.to_bytes())
 
 
 def _step(value: Any, step: str | int) -> Any:

@@ -7,7 +7,7 @@ A protocol is imported when it is first used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
@@ -16,10 +16,11 @@ from perdure.errors import DamageError, LimitError, ProtocolError
 from perdure.values import messagepack
 from perdure.values.count import is_too_many
 from perdure.values.frame import CODEC_IDS
-from perdure.values.wire import ENCODED, Tagged, pack_tree, unpack_tree
+from perdure.values.wire import ENCODED, Logged, Tagged, pack_tree, unpack_tree
 
 DEFAULT: Final = "msgpack"
 PICKLE: Final = "pickle"
+SCHEMAS: Final = ("protobuf", "capnp")
 PROTOCOLS: Final = tuple(CODEC_IDS)
 
 _MODULES: Final = {"json": "jsontext", "protobuf": "protobufs", "capnp": "capnproto", PICKLE: "pickles"}
@@ -36,11 +37,25 @@ class Codec(Protocol):
         """The plain tree of the bytes. Raises DamageError or FormatNewerError."""
 
 
+class Logs(Protocol):
+    """A codec with a schema for whole logs."""
+
+    def log(self, records: Iterable[Logged]) -> Iterator[bytes]:
+        """The pieces of a file with these records."""
+
+
 class Fields(Protocol):
     """A codec that finds one field without reading the rest."""
 
     def field(self, data: bytes, path: Sequence[str | int]) -> Any:
         """The plain tree at a path."""
+
+
+def logs(protocol: str) -> Logs:
+    """Of a protocol with a schema for whole logs. Raises ProtocolError for any other."""
+    if protocol not in SCHEMAS:
+        raise ProtocolError(f"there is no schema for a log in {protocol!r:.40}; there is one in: {', '.join(SCHEMAS)}")
+    return cast("Logs", codec_named(protocol))
 
 
 def codec_named(name: str) -> Codec:

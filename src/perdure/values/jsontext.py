@@ -40,6 +40,16 @@ def loads(data: bytes) -> Any:
         raise DamageError(f"not a stored value: {error}") from error
 
 
+def tree_of(shown: Any) -> Any:
+    """The plain tree of JSON that is parsed already; objects that look tagged and have no tag of ours stay objects."""
+    try:
+        return _tree(shown)
+    except FormatNewerError:
+        if type(shown) is dict:
+            return {key: tree_of(item) for key, item in shown.items()}
+        return [tree_of(item) for item in shown]
+
+
 def _jsonable(tree: Any) -> Any:
     cls = type(tree)
     if cls is list:

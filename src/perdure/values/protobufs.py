@@ -6,14 +6,14 @@ What is read is serialised again and must be the same bytes: no unknown field, n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
 from perdure.errors import DamageError, FormatNewerError
 from perdure.values.schemas import perdure_pb2 as schema
-from perdure.values.wire import CLASS, ENCODED, Tagged
+from perdure.values.wire import CLASS, ENCODED, Logged, Tagged
 
 _PIECE_LEVELS: Final = 20
 """Levels of a tree in one piece: each takes up to three messages."""
@@ -33,6 +33,17 @@ def loads(data: bytes) -> Any:
     """The plain tree. Raises DamageError or FormatNewerError."""
     message = _parsed(data)
     return _tree(message, 1)
+
+
+def log(records: Iterable[Logged]) -> Iterator[bytes]:
+    """A serialised Log, record by record."""
+    for one in records:
+        message = schema.Log()
+        record = message.records.add(
+            session=one.session, seq=one.seq, epoch=one.epoch, kind=one.kind, time_us=one.time_us, chain=one.chain
+        )
+        _fill(record.body, one.body, 1)
+        yield message.SerializeToString()
 
 
 def _parsed(data: bytes) -> schema.Value:

@@ -7,7 +7,7 @@ or `Tagged`: a number that says the kind, and the tree that it is made of. Nothi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import ormsgpack
 
@@ -119,6 +119,18 @@ def unpack_tree(data: bytes) -> Any:
 def _open_class(payload: bytes, keep: Hook) -> list[Any]:
     tag, version, body = split_class(payload)
     return [tag, version, read(body, keep)]
+
+
+class Logged(NamedTuple):
+    """A record for programs that read by a schema; `body` is a plain tree."""
+
+    session: str
+    seq: int
+    epoch: int
+    kind: str
+    time_us: int
+    chain: bytes
+    body: Any
 
 
 class Raw:

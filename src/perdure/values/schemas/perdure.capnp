@@ -39,7 +39,7 @@ struct Instance {
 }
 
 struct Record {
-  # One record of a log, as `perdure export --readable` writes it.
+  # One record of a log, as `perdure export --log` writes it: what looks like a secret is masked.
   session @0 :Text;
   seq @1 :UInt64;
   epoch @2 :UInt64;
