@@ -179,10 +179,12 @@ def screened(opening: Opening, guard: values.Guard) -> Opening:
         return opening
     guard.named(opening.session, at="the session's id")
     labels = {name: guard.text(text, at=f"label {name}") for name, text in opening.labels.items()}
-    if opening.input is NO_INPUT:
-        return replace(opening, labels=labels)
-    given = guard.passed(values.encode(opening.input, at="input"), at="input")
-    return replace(opening, labels=labels, input=values.decode(given.data) if given.paths else opening.input)
+    given = opening.input
+    if given is not NO_INPUT:
+        passed = guard.passed(values.encode(given, at="input"), at="input")
+        given = values.decode(passed.data) if passed.paths else given
+    is_as_given = given is opening.input and labels == opening.labels
+    return opening if is_as_given else replace(opening, labels=labels, input=given)
 
 
 def hold(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease], None]) -> Opened:

@@ -357,7 +357,7 @@ class SqliteStore(Store):
 
     def incarnation(self) -> int:
         """See `Store.incarnation`."""
-        with self._reader.transaction("DEFERRED") as db:
+        with self._reader.connection() as db:
             return incarnations.get(db, self.url)
 
     def begin_incarnation(self, number: int) -> None:
