@@ -104,6 +104,7 @@ def test_a_result_that_is_too_long_is_kept_as_finished(store, monkeypatch):
         ran.append(1)
         return "x" * 5000
 
+    monkeypatch.setattr(limits, "ENCODED_NODES_MAX", 4000)
     monkeypatch.setattr(limits, "RECORD_BYTES_MAX", 4000)
     with store.session("s") as s:
         for _ in range(2):
