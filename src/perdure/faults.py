@@ -25,6 +25,7 @@ POINTS: Final = {
     "envelope.inside": "the new envelope of a family is written, its transaction is not yet committed",
     "scrub.slice": "some bodies gave way to others without the secret, the rest of them have it still",
     "scrub.swept": "no record and no chunk has the secret any more, what the store has freed may still hold it",
+    "purge.inside": "a segment of a log is written anew without what is gone, the others are not",
     "effect.before": "the start of an action is recorded as its class demands; its function has not been called",
     "effect.after": "the function has returned, its outcome is not recorded",
     "stream.chunk": "a chunk of a stream is read, the code does not have it",

@@ -1,6 +1,6 @@
 """Case 21: a component's configuration was stored with its API key in it; masked, it could not be loaded any more.
 
-Right: the key is nowhere on disk; what is loaded has it again from where its reference says, or says that it is not there.
+Right: the key is nowhere on disk; what is loaded has it from where its reference says, or says that it is not there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Case 64: a model's key was resolved into the state of a run, so it was in every checkpoint and shown to whoever looked.
+"""Case 64: a model's key was resolved into the state of a run: in every checkpoint, and shown to whoever looked.
 
 Right: the state has a reference, resolved again on resume; what was stored before is cleaned by a command.
 """

@@ -107,13 +107,25 @@ class Guard:
         if type(value) is str:
             return self.text(value, at=at)
         if type(value) is bytes:
-            return self.passed(value, at=at, name=name).data if _is_encoded(value) else value
+            return self._bytes(at, name, value)
         if type(value) is dict:
             return self._fields(at, value)
         if type(value) is list and value:
             made = [self._field(f"{at}[{i}]", name, item) for i, item in enumerate(value)]
             return value if all(a is b for a, b in zip(made, value, strict=True)) else made
         return value
+
+    def _bytes(self, at: str, name: str, value: bytes) -> bytes:
+        """A field that may hold an encoded value; what holds none are digests and the like."""
+        if not _is_encoded(value):
+            return value
+        if name != "delta":
+            return self.passed(value, at=at, name=name).data
+        found = detect.search_delta(value)
+        if found is None:
+            return value
+        self.meets(found.paths)
+        return found.data
 
 
 REFUSE, MASK, ALLOW = Guard("refuse"), Guard("mask"), Guard("allow")

@@ -20,7 +20,7 @@ KNOWN_CHARS_MIN: Final = 16
 """A shorter value is looked for only if it has 8 characters, digits and letters: else words would be found that have
 nothing to do with it."""
 
-KNOWN_COUNT_MAX: Final = 256
+KNOWN_COUNT_MAX: Final = 64
 """So many revealed values are remembered, the newest."""
 
 _known: dict[str, None] = {}

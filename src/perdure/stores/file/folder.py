@@ -241,6 +241,7 @@ class Folder(FolderView):
         for one in whole:
             content = purging.purged(self._bytes(one, 0, one.end), index, self.session, is_last=one is whole[-1])
             self._put_anew(one, content)
+            faults.reach("purge.inside")
         self._lengthen()
 
     def _shorten(self) -> None:
