@@ -24,6 +24,7 @@ from perdure.testing.bench import (
     forking,
     machine,
     moving,
+    protecting,
     report,
     restoring,
     saving,
@@ -34,7 +35,10 @@ from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
 from perdure.testing.bench.saving import Found
 from perdure.testing.bench.turns import Samples, take
 
-SECTIONS = ("w1", "w2", "w3", "w4", "w5", "fork", "resume", "many", "moved", "files", "gc", "protocols", "import")
+SECTIONS = (
+    *("w1", "w2", "w3", "w4", "w5", "fork", "resume", "many", "moved", "files", "gc", "protocols", "protection"),
+    "import",
+)
 OF_THE_CHAT: Final = {"w4": restoring.restore, "fork": forking.forks}
 """Sections that look at the store which `w1` leaves, or at one like it."""
 
@@ -48,6 +52,7 @@ ALONE: Final = {
     "files": files.appending,
     "gc": collecting.collect,
     "protocols": encoding.protocols,
+    "protection": protecting.protection,
     "import": restoring.importing,
 }
 

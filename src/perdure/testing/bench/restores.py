@@ -7,13 +7,15 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import perdure
 import perdure.stores.sqlite  # loaded before the clock starts: its import has a row of its own
-from perdure.testing.bench import fresh
+from perdure.testing.bench import fresh, unprotected
 from perdure.testing.bench.worker import digest
-from perdure.testing.bench.writers import SESSION
+from perdure.testing.bench.writers import KEY, SESSION
+
+TIMES: Final = 10
 
 
 def _timed(do: Callable[[], Any]) -> tuple[float, Any]:
@@ -28,6 +30,16 @@ def latest(url: str) -> dict[str, Any]:
     store = perdure.open(url)
     again, _ = _timed(lambda: store.state_at(SESSION))
     return {"latest": first, "again": again, "digest": digest(state)}
+
+
+def often(url: str, *, keys: bytes | None) -> dict[str, Any]:
+    """Restores the newest state several times, in CPU time."""
+    store, times, state = perdure.open(url, keys=keys), [], {}
+    for _ in range(TIMES):
+        begin = time.process_time()
+        state = store.state_at(SESSION)
+        times.append((time.process_time() - begin) * 1e3)
+    return {"times": times[1:], "digest": digest(state)}
 
 
 def touch(url: str) -> dict[str, Any]:
@@ -63,6 +75,10 @@ def main(task: dict[str, Any]) -> None:
     match task["what"]:
         case "latest":
             fresh.tell(latest(task["url"]))
+        case "often":
+            if task["way"] == "none":
+                unprotected.give_up_protection()
+            fresh.tell(often(task["url"], keys=KEY if task["way"] == "all" else None))
         case "touch":
             fresh.tell(touch(task["url"]))
         case _:

@@ -96,6 +96,21 @@ def _protocols() -> Iterator[Row]:
                 yield Row(f"protocols.{state}.capnp.field", "protocols", f"{what}: read one field", "ms", who=protocol)
 
 
+def _protection() -> Iterator[Row]:
+    ways = (("none", "without protection"), ("default", "as by default"), ("all", "with a key"))
+    figures = (
+        ("cpu", "CPU per late save, its thread, p50"),
+        ("late", "late save, p50"),
+        ("restore", "restore 3 MB, CPU"),
+    )
+    for figure, what in figures:
+        for way, who in ways:
+            yield Row(f"protection.{way}.{figure}", "protection", what, "ms", who=who)
+    yield Row("protection.added.cpu", "protection", "what all of it adds to a save, CPU", "ms", 0.15)
+    yield Row("protection.added.late", "protection", "what all of it adds to a save", "ms")
+    yield Row("protection.restore_over", "protection", "restore with all of it over one with none", "x", 1.4)
+
+
 ROWS: Final = (
     *_chat(),
     Row("w2.automatic.p50", "w2", "save of 10 MB, p50", "ms", beside="w2.row.p50", who=WHO["automatic"]),
@@ -142,6 +157,7 @@ ROWS: Final = (
     Row("gc.slowest", "gc", "slowest save of another session meanwhile", "ms"),
     Row("gc.beside", "gc", "save of another session meanwhile, p50", "ms", None, "gc.alone"),
     *_protocols(),
+    *_protection(),
     Row("import.ms", "import", "import perdure", "ms", 150.0),
     Row("import.store", "import", "import perdure and load its SQLite store", "ms"),
     Row("import.optional", "import", "of numpy, typer and rich, imported by it", "", 0.0),

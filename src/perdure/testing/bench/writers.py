@@ -10,13 +10,16 @@ import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import perdure
+from perdure.testing.bench.unprotected import give_up_protection
 from perdure.testing.bench.workload import Delta, dumps
 
 SESSION: Final = "bench"
 STORE: Final = "perdure.db"
+KEY: Final = bytes(range(32))
+"""Of the store with a key."""
 
 
 class Writer(Protocol):
@@ -70,8 +73,10 @@ class Automatic:
 
     append_only: tuple[str, ...] = ()
 
+    options: ClassVar[dict[str, Any]] = {}
+
     def __init__(self, folder: Path, state: dict[str, Any]) -> None:
-        self._store = perdure.open(str(folder / STORE))
+        self._store = perdure.open(str(folder / STORE), **self.options)
         self._session = self._store.session(SESSION, append_only=self.append_only)
         self._session.state.update(state)
         self._session.save()
@@ -92,9 +97,27 @@ class Declared(Automatic):
     append_only = ("messages",)
 
 
+class Protected(Automatic):
+    """perdure with a key, which looks for secrets, too."""
+
+    options: ClassVar = {"keys": KEY, "secrets": "mask"}
+
+
+class Unprotected(Automatic):
+    """What perdure would cost without digests, compression and a look for secrets."""
+
+    options: ClassVar = {"secrets": "allow"}
+
+    def __init__(self, folder: Path, state: dict[str, Any]) -> None:
+        give_up_protection()
+        super().__init__(folder, state)
+
+
 WRITERS: Final[dict[str, Callable[[Path, dict[str, Any]], Writer]]] = {
     "append": Append,
     "row": Row,
     "automatic": Automatic,
     "declared": Declared,
+    "protected": Protected,
+    "unprotected": Unprotected,
 }
