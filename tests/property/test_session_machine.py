@@ -265,6 +265,10 @@ def test_in_memory() -> None:
     _run(lambda: open_store("memory:"), examples=80)
 
 
+def test_in_memory_sealed() -> None:
+    _run(lambda: open_store("memory:", keys=bytes(range(32))), examples=20)
+
+
 @pytest.mark.storm
 @pytest.mark.parametrize(("url", "examples"), [("{}.db", 15), ("file:{}", 10)], ids=["sqlite", "file"])
 def test_on_disk(url: str, examples: int) -> None:

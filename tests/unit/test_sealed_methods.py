@@ -15,6 +15,7 @@ HANDED_ON = {
     "incarnation",
     "keyframes",
     "lease",
+    "purge",
     "put_envelope",
     "release",
     "renew",
