@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import assert_type
 
 import perdure
-from perdure.testing import CrashPoint, Doubt, Report, crash_everywhere
+from perdure.testing import Command, CrashPoint, Doubt, Report, crash_everywhere
 
 
 def agent(s: perdure.Session) -> str:
@@ -35,5 +35,7 @@ def reports() -> None:
     assert_type(report.lives, int)
     crash_everywhere(worker, settle="truth", points=["append.after"], pairs=3)
     crash_everywhere(agent, form="handle", store=lambda folder: f"sqlite:///{folder}/a.db", folder=Path("lives"))
+    crash_everywhere(agent, commands=[Command("pause", "send"), Command("message", value=1)])
+    Command("stop")  # type: ignore[arg-type]
     crash_everywhere(agent, form="script")  # type: ignore[arg-type]
     crash_everywhere(agent, settle="guess")  # type: ignore[arg-type]

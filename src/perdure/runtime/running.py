@@ -17,6 +17,7 @@ from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
 from perdure.runtime.shared import Shared
 from perdure.session.declare import Agent, agent_of, undos_of
+from perdure.session.delivery import OVER, deliver
 from perdure.session.lease import Keeper, new_owner
 from perdure.session.migration import name_of
 from perdure.session.opening import NO_INPUT, Opened, Opening, find, hold, result_of
@@ -242,6 +243,8 @@ class Running:
         """What came of a session that is completed."""
         with restore.offered(self.backend, opening.session):
             known = find(self.backend, opening.session)
+            if known is not None and known.status in OVER:  # what a killed process has left in its inbox is taken
+                deliver(self.keeper, opening.session, owner=self._owner, lease_s=self._lease_s)
             if known is not None and known.status == "completed":
                 return Outcome("completed", result_of(Reader(self.backend, opening.session), opening, known))
             if known is not None and known.status == "cancelled":

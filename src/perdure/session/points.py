@@ -291,6 +291,8 @@ class Core(Journal):
         self.go_on()
         self._refuse_loose("the return")
         self.check_leftovers("the return")
+        if self.form == "script" or self.completing:
+            yield from self.inbox.attend()  # an end that was heard of comes before a completion
         changes = self._changes(full=bool(self._append_only))
         if progress and not (self._progressed or self.happened or self.completing or changes):
             raise NoProgressError(

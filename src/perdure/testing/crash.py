@@ -18,15 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from perdure import faults, values
+from perdure import faults
 from perdure.errors import PerdureError, RefusedError
 from perdure.runtime.store import AgentStore
 from perdure.session.declare import agent_of
 from perdure.session.opening import NO_INPUT
 from perdure.stores import open_store
+from perdure.testing.bell import Command
 from perdure.testing.doubts import TRUTH, Settle
 from perdure.testing.lives import SESSION, CrashPoint, Life, Trial, live, points_of
 from perdure.testing.telling import tail
+from perdure.testing.verdict import differences, unsaid, untaken
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Store
@@ -61,6 +63,7 @@ def crash_everywhere(
     effects: Callable[[], Mapping[str, int]] | None = None,
     answers: Mapping[str, Any] | None = None,
     messages: Sequence[Any] = (),
+    commands: Sequence[Command] = (),
     settle: Settle = TRUTH,
     store: Callable[[Path], str | Store] | None = None,
     form: Literal["handle"] | None = None,
@@ -77,22 +80,30 @@ def crash_everywhere(
     `effects` returns name → times, counted where a kill does not reach (a file): of a `repeatable` action's own name
     there may be more, of everything else exactly as many. `answers` answers questions (by key or prompt) and stands in
     for actions (by name): a list gives one after another, a callable is called. `messages` are sent once the session
-    is idle. `settle` decides about what is in doubt, by default by what really happened. `store` gives the store for a
-    folder (its URL, or the store itself); `form="handle"` calls the agent within `store.session(…)`; `points` are the
-    names of those to try; so many `pairs` of points kill twice. `fresh` is called before each life; `folder` is where
-    lives are, and a failed one is left.
+    is idle, `commands` are said while it runs, each once, by another process. `settle` decides about what is in doubt,
+    by default by what really happened. `store` gives the store for a folder (its URL, or the store itself);
+    `form="handle"` calls the agent within `store.session(…)`; `points` are the names of those to try; so many `pairs`
+    of points kill twice. `fresh` is called before each life; `folder` is where lives are, and a failed one is left.
 
     Each process is a fork: nothing that it does to memory is seen here. Raises `RefusedError` where there is no fork.
     """
     began = time.monotonic()
     trial = Trial(
-        agent, input, _form(agent, form, input), effects, answers or {}, settle, store or _copied_store, messages
+        agent,
+        input,
+        _form(agent, form, input),
+        effects,
+        answers or {},
+        settle,
+        store or _copied_store,
+        messages,
+        commands,
     )
     _check_points(points)
     with _folder(folder) as place:
         lives = _Lives(trial, place, fresh)
         unharmed = lives.live(())
-        _check_completed(unharmed)
+        _check_completed(unharmed, trial)
         every = points_of(unharmed.ended.reached, points)
         killed, missed = Counter[str](), list[CrashPoint]()
         for kills in [*((point,) for point in every), *_pairs(every, pairs)]:
@@ -179,60 +190,25 @@ class _Lives:
 # --- what must hold --------------------------------------------------------------------------------------------------
 
 
-def _check_completed(unharmed: Life) -> None:
+def _check_completed(unharmed: Life, trial: Trial) -> None:
     if unharmed.ended.problem:
         raise AssertionError(f"unharmed, the agent does not complete:\n{unharmed.ended.problem}")
+    wrong = [*unsaid(unharmed, trial.commands), *untaken(unharmed, trial.commands)]
+    if wrong:
+        raise AssertionError(_failure(unharmed.folder, trial, (), "\n".join(wrong)))
 
 
 def _compare(unharmed: Life, life: Life, *, trial: Trial) -> None:
     """Raises `AssertionError` unless the life came to what the unharmed one came to."""
-    differs = list(_differences(unharmed, life))
+    differs = [*untaken(life, trial.commands), *differences(unharmed, life)]
     if differs:
         raise AssertionError(_failure(life.folder, trial, life.kills, "\n".join(differs)))
 
 
-def _differences(unharmed: Life, life: Life) -> Iterator[str]:
-    was, now = unharmed.ended, life.ended
-    if now.problem:
-        yield f"it does not complete:\n{now.problem}"
-        return
-    if now.result != was.result:
-        yield f"the result is {_told(now.result)}, unharmed it is {_told(was.result)}"
-    for name in [*was.state, *(name for name in now.state if name not in was.state)]:
-        if now.state.get(name) != was.state.get(name):
-            yield f"state[{name!r}] is {_told(now.state.get(name))}, unharmed it is {_told(was.state.get(name))}"
-    if [*was.state] != [*now.state] and was.state == now.state:
-        yield f"the parts of the state are in the order {[*now.state]}, unharmed in {[*was.state]}"
-    yield from (f"{call} ran again after its result was recorded" for call in now.again)
-    for call in {**was.actions, **now.actions}:
-        if now.actions.get(call, 0) != was.actions.get(call, 0):
-            yield f"{call} is recorded {_times(now.actions, call)}, unharmed {_times(was.actions, call)}"
-    yield from (f"{call} was in doubt after the code had gone on with its result" for call in now.doubted)
-    for call, times in now.entered.items():
-        if times > was.entered.get(call, 0) + now.cut_off.get(call, 0):
-            yield f"{call} ran {times} times, unharmed {_times(was.entered, call)}; cut off {_times(now.cut_off, call)}"
-    yield from _effects(unharmed, life)
-
-
-def _effects(unharmed: Life, life: Life) -> Iterator[str]:
-    """Of what a repeatable action does there may be more, of everything else exactly as many."""
-    for name in {**unharmed.effects, **life.effects}:
-        was, now = unharmed.effects.get(name, 0), life.effects.get(name, 0)
-        if now < was or (now > was and name not in life.ended.repeatable | unharmed.ended.repeatable):
-            yield f"the effect {name!r} happened {now} times, unharmed {was} times"
-
-
-def _times(counts: Mapping[str, int], name: str) -> str:
-    return f"{counts.get(name, 0)} times"
-
-
-def _told(encoded: bytes | None) -> str:
-    return "missing" if encoded is None else values.describe(values.decode(encoded))
-
-
 def _failure(folder: Path, trial: Trial, kills: tuple[CrashPoint, ...], differs: str) -> str:
-    at = " and ".join(f"at {kill} ({faults.POINTS[kill.name]})" for kill in kills) or "nowhere"
-    return f"killed {at}, then resumed:\n{differs}\n\nthe log of that life ({folder}):\n{_log(folder, trial)}"
+    at = " and ".join(f"at {kill} ({faults.POINTS[kill.name]})" for kill in kills)
+    what = f"killed {at}, then resumed" if at else "unharmed"
+    return f"{what}:\n{differs}\n\nthe log of that life ({folder}):\n{_log(folder, trial)}"
 
 
 def _log(folder: Path, trial: Trial) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.runtime.outcome import Question
     from perdure.runtime.store import AgentStore
+    from perdure.testing.bell import Moments
     from perdure.testing.lives import Ended, Trial
 
 TRUTH: Final = "truth"
@@ -58,8 +59,8 @@ Settle: TypeAlias = Literal["truth"] | Callable[[Doubt], Done | NotDone | Unknow
 class Book:
     """A file beside the store with a line for each time that an action's function is entered and left."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, moments: Moments | None = None) -> None:
+        self._path, self._moments = path, moments
 
     def note(self, **line: Any) -> None:
         """Adds a line; a kill after this finds it there. It tells the thread or the task, too."""
@@ -122,6 +123,8 @@ class Book:
     def _around(self, about: dict[str, Any]) -> Iterator[list[Any]]:
         returned: list[Any] = []
         self.note(what="entered", **about)
+        if self._moments is not None:
+            self._moments.entered(about["name"], times=lambda: self._entered(about["name"]))
         try:
             yield returned
         except (Leaving, SuspendedError, GeneratorExit):
@@ -131,6 +134,9 @@ class Book:
             self.note(what="raised", **about)
             raise
         self.note(what="returned", value=_text(returned[0]), **about)
+
+    def _entered(self, name: str) -> int:
+        return sum((note["what"], note["name"]) == ("entered", name) for note in self.read())
 
     def last(self, action: Action, session: str) -> dict[str, Any]:
         """The last line about the last attempt at an action of a session."""
@@ -181,6 +187,12 @@ class People:
                 self._settle(Actions(entries)[question.seq], entries, session=question.session)
             else:
                 self._answer(question, entries)
+
+    def answer_all(self) -> None:
+        """Answers what the session asks."""
+        for question in self._store.questions(SESSION):
+            if question.kind == "question":
+                self._answer(question, list(self._store.log(question.session)))
 
     # --- doubts ------------------------------------------------------------------------------------------------------
 

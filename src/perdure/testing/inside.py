@@ -21,12 +21,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import faults, limits, values
-from perdure.errors import DivergedError, KeyReusedError, NoProgressError, SuspendedError
+from perdure.errors import (
+    DivergedError,
+    KeyReusedError,
+    NoProgressError,
+    SessionCancelledError,
+    StoppedError,
+    SuspendedError,
+)
 from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.runtime.store import AgentStore
 from perdure.session import call as calls
 from perdure.session.face import Face, Trying
+from perdure.session.inbox import Inbox
 from perdure.stores import open_store
 from perdure.testing.doubts import Book, People
 from perdure.testing.lives import SESSION, Ended
@@ -35,7 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perdure.log.entry import Entry
-    from perdure.session.request import Attempt
+    from perdure.session.request import Attempt, Steps
+    from perdure.testing.bell import Command, Moments
     from perdure.testing.lives import CrashPoint, Trial
 
 RUNS_MAX: Final = 12
@@ -46,17 +55,23 @@ HOPELESS: Final = (DivergedError, KeyReusedError, NoProgressError)
 
 
 def run(
-    trial: Trial, folder: Path, *, kill: CrashPoint | None, before: Mapping[str, int], unharmed: Ended | None
+    trial: Trial,
+    folder: Path,
+    *,
+    kill: CrashPoint | None,
+    before: Mapping[str, int],
+    unharmed: Ended | None,
+    moments: Moments,
 ) -> bytes:
     """Runs the agent until it has completed or cannot, or is killed. What there is to tell, encoded (see `Ended`)."""
     reached = Reached(kill)
     faults.hook = reached
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()  # its numbers would be the same in each fork
-    place = trial.open(folder)
-    store = AgentStore(open_store(place) if isinstance(place, str) else place, lease_s=limits.LEASE_S)
-    book = Book(folder / "book.ndjson")
+    store = _opened(trial, folder)
+    book = Book(folder / "book.ndjson", moments)
     drawn = watch(store, book, trial.answers)
+    watch_waits(moments)
     people = People(trial, store, book, before=before, unharmed=unharmed)
     try:
         result = to_the_end(trial, store, people)
@@ -66,6 +81,27 @@ def run(
         ended = told(store, book, result, tuple(reached.names))
         ended = replace(ended, problem=unrecorded(store, drawn))
     return values.encode({name: _plain(value) for name, value in asdict(ended).items()})
+
+
+def say(trial: Trial, folder: Path, command: Command) -> None:
+    """Says this to the session, from another process than the one that runs it."""
+    with _opened(trial, folder) as store:
+        match command.what:
+            case "pause":
+                store.pause(SESSION, by="crash_everywhere")
+            case "cancel":
+                store.cancel(SESSION, by="crash_everywhere")
+            case "save":
+                store.save(SESSION, by="crash_everywhere")
+            case "message":
+                store.send(SESSION, command.value, by="crash_everywhere")
+            case "answer":
+                People(trial, store, Book(folder / "book.ndjson"), before={}, unharmed=None).answer_all()
+
+
+def _opened(trial: Trial, folder: Path) -> AgentStore:
+    place = trial.open(folder)
+    return AgentStore(open_store(place) if isinstance(place, str) else place, lease_s=limits.LEASE_S)
 
 
 def _plain(value: Any) -> Any:
@@ -107,15 +143,23 @@ def to_the_end(trial: Trial, store: AgentStore, people: People) -> Any:
 
 def _function(trial: Trial, store: AgentStore) -> tuple[bool, Any, Exception | None]:
     outcome = store.run(trial.agent, SESSION, input=trial.input)
-    return outcome.status == "completed", outcome.result, outcome.error
+    done = outcome.status == "completed" or (outcome.status == "cancelled" and is_cancelled(trial))
+    return done, outcome.result, outcome.error
+
+
+def is_cancelled(trial: Trial) -> bool:
+    """Whether the session is cancelled by a command, so that it ends with that."""
+    return any(command.what == "cancel" for command in trial.commands)
 
 
 def _handle(trial: Trial, store: AgentStore) -> tuple[bool, Any, Exception | None]:
     try:
         with store.session(SESSION) as session:
             result = trial.agent(session)
-    except SuspendedError:
+    except (SuspendedError, StoppedError):
         return False, None, None
+    except SessionCancelledError as error:
+        return is_cancelled(trial), None, error
     except Exception as error:  # noqa: BLE001 - the agent's own; the session has recorded it
         return False, None, error
     return True, result, None
@@ -138,7 +182,13 @@ def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> Counter[
         if call.name in answers:
             tried.fn = scripted(answers[call.name], earlier=_earlier(store, session, call.name, before=action.seq))
         epoch = session._core.epoch  # noqa: SLF001
-        about = {"session": session.id, "seq": action.seq, "attempt": action.attempts, "epoch": epoch}
+        about = {
+            "session": session.id,
+            "seq": action.seq,
+            "name": call.name,
+            "attempt": action.attempts,
+            "epoch": epoch,
+        }
         tried.fn = book.watched(tried.fn, stream=request.is_stream, **about, call=call.text())
         return tried
 
@@ -155,6 +205,18 @@ def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> Counter[
     Face._trying = noted  # type: ignore[method-assign, assignment]  # noqa: SLF001
     Face._value = fixed  # type: ignore[method-assign, assignment]  # noqa: SLF001
     return drawn
+
+
+def watch_waits(moments: Moments) -> None:
+    """From now on it is noticed when a session waits for something to come."""
+    wait = Inbox.wait
+
+    def waiting(inbox: Inbox, wait_s: float) -> Steps:
+        if wait_s > 0:
+            moments.waits()
+        return (yield from wait(inbox, wait_s))
+
+    Inbox.wait = waiting  # type: ignore[method-assign, assignment]
 
 
 def _entries(store: AgentStore, session: str = SESSION) -> list[Entry]:
@@ -204,7 +266,11 @@ def told(store: AgentStore, book: Book, result: Any, reached: tuple[str, ...]) -
     logs = {info.id: _entries(store, info.id) for info in store.sessions()}
     notes = book.read()
     mine = {session: [note for note in notes if note["session"] == session] for session in logs}
+    info = store.info(SESSION)
     return Ended(
+        status=info.status,
+        received=dict(Counter(_received(entries))),
+        left=len(store.backend.inbox(SESSION)),
         reached=reached,
         result=values.encode(result),
         state={name: values.encode(part) for name, part in store.state_at(SESSION).items()},
@@ -216,6 +282,15 @@ def told(store: AgentStore, book: Book, result: Any, reached: tuple[str, ...]) -
         cut_off=dict(cut_off(notes)),
         outcomes=_outcomes(logs),
     )
+
+
+def _received(entries: list[Entry]) -> Iterator[str]:
+    """What was taken out of the inbox, each time that it was."""
+    for entry in entries:
+        if entry.kind == "received" and entry["of"] is None:
+            yield str(entry["what"])
+        elif entry.kind == "answered":
+            yield "answer"
 
 
 def _repeatable(logs: Mapping[str, list[Entry]]) -> Iterator[str]:

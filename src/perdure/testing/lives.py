@@ -5,6 +5,7 @@ Each process is a fork of this one, so a life costs milliseconds. Nothing is jud
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -13,11 +14,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import RefusedError
+from perdure.testing.bell import Bell, Command, Moments
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Store
@@ -53,6 +56,7 @@ class Trial:
     settle: Settle
     open: Callable[[Path], str | Store]
     messages: Sequence[Any] = ()
+    commands: Sequence[Command] = ()
 
     def count(self) -> dict[str, int]:
         """The effects until now."""
@@ -63,13 +67,17 @@ class Trial:
 class Ended:
     """What the last process of a life told.
 
-    `problem` is "" or why the agent did not complete; `actions` are the calls on the present branch (text → how
+    `problem` is "" or why the agent did not complete; `received` is what was taken out of the inbox (kind → how often),
+    `left` how much lies there; `actions` are the calls on the present branch (text → how
     often), `outcomes` the encoded results by name and fingerprint. By the kit's own book, `entered` is how often each
     call ran and `cut_off` how often it can have been cut off; `again` are those that ran after they had finished,
     `doubted` those that were in doubt after the code had gone on with their result.
     """
 
     problem: str = ""
+    status: str = ""
+    received: dict[str, int] = field(default_factory=dict)
+    left: int = 0
     reached: tuple[str, ...] = ()
     result: bytes = b""
     state: dict[str, bytes] = field(default_factory=dict)
@@ -84,28 +92,43 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One life: where its store is, the points at which it was killed, how it ended, the effects it had."""
+    """One life: where its store is, the points at which it was killed, how it ended, the effects it had.
+
+    `said` are the commands that it was told, by their place in the trial.
+    """
 
     folder: Path
     kills: tuple[CrashPoint, ...]
     ended: Ended
     effects: Mapping[str, int]
+    said: frozenset[int] = frozenset()
 
 
 def live(trial: Trial, folder: Path, *, kills: Sequence[CrashPoint] = (), unharmed: Ended | None = None) -> Life:
     """Runs the agent in a fresh store in this folder to its end, killed at these points on the way."""
-    from perdure.testing.inside import run  # noqa: PLC0415 - what runs inside of a life knows what a life is
+    from perdure.testing.inside import run, say  # noqa: PLC0415 - what runs inside of a life knows what a life is
 
     before = trial.count()
     killed, told, status = list[CrashPoint](), b"", 0
+    said = set[int]()
+
+    def process(kill: CrashPoint | None, bell: Bell) -> bytes:
+        moments = Moments(trial.commands, said, bell)
+        return run(trial, folder, kill=kill, before=before, unharmed=unharmed, moments=moments)
+
+    def tell(number: int) -> None:
+        said.add(number)
+        say(trial, folder, trial.commands[number])
+
     for kill in [*kills, None]:
-        told, status = forked(lambda kill=kill: run(trial, folder, kill=kill, before=before, unharmed=unharmed))  # type: ignore[misc]
+        with contextlib.closing(Bell()) as bell:
+            told, status = forked(partial(process, kill, bell), bell=bell, say=tell)
         if not os.WIFSIGNALED(status) or kill is None or os.WTERMSIG(status) != signal.SIGKILL:
             break
         killed.append(kill)
     after = trial.count()
     effects = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
-    return Life(folder, tuple(killed), _ended(told, status), effects)
+    return Life(folder, tuple(killed), _ended(told, status), effects, frozenset(said))
 
 
 def _ended(told: bytes, status: int) -> Ended:
@@ -123,8 +146,16 @@ def _frozen(name: str, value: Any) -> Any:
     return tuple(value) if name in ("reached", "again", "doubted") else value
 
 
-def forked(work: Callable[[], bytes], *, life_s_max: float = LIFE_S_MAX) -> tuple[bytes, int]:
+def forked(
+    work: Callable[[], bytes],
+    *,
+    life_s_max: float = LIFE_S_MAX,
+    bell: Bell | None = None,
+    say: Callable[[int], None] | None = None,
+) -> tuple[bytes, int]:
     """Does the work in a fork of this process: what it returned, and the status that the process ended with.
+
+    Meanwhile says what it rings for.
 
     Raises `RefusedError` where there is no fork, `TimeoutError` for one that hangs (it is killed).
     """
@@ -140,7 +171,7 @@ def forked(work: Callable[[], bytes], *, life_s_max: float = LIFE_S_MAX) -> tupl
         _child(work, read, write)
     os.close(write)
     try:
-        told = _read(read, life_s_max)
+        told = _read(read, life_s_max, bell, say)
     except BaseException:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -166,11 +197,17 @@ def _child(work: Callable[[], bytes], read: int, write: int) -> None:
         os._exit(status)
 
 
-def _read(pipe: int, life_s_max: float) -> bytes:
+def _read(pipe: int, life_s_max: float, bell: Bell | None, say: Callable[[int], None] | None) -> bytes:
     parts: list[bytes] = []
+    ends: list[Any] = [pipe] if bell is None else [pipe, bell.here]
     while True:
-        if not select.select([pipe], [], [], life_s_max)[0]:
+        ready = select.select(ends, [], [], life_s_max)[0]
+        if not ready:
             raise TimeoutError(f"the agent's process has done nothing for {life_s_max:g} s")
+        if bell is not None and say is not None and bell.here in ready:
+            bell.heard(say)
+        if pipe not in ready:
+            continue
         part = os.read(pipe, 1 << 20)
         if not part:
             return b"".join(parts)
