@@ -99,7 +99,7 @@ def test_a_session_is_the_same_after_each_way(source: AgentStore, target: AgentS
             third.export_file(session, tmp_path / f"{session} again")
             assert_same(source, third, session)
         with portable.read(tmp_path / session) as one, portable.read(tmp_path / f"{session} again") as two:
-            assert list(one[1]) == list(two[1])
+            assert list(next(one).items) == list(next(two).items)
 
 
 def test_it_has_its_states_there_and_goes_on(file: Path, target: AgentStore) -> None:
@@ -127,7 +127,7 @@ def test_a_running_session_is_exported_as_it_is_at_that_moment(source: AgentStor
         origin, items = transfer.sent(source.backend, "live")
         s.state["n"] = 2
         s.save()
-        portable.written(tmp_path / "live", origin, items)
+        portable.written(tmp_path / "live", [transfer.Sent(origin, items)])
     with open_agent_store("memory:") as target:
         assert target.import_file(tmp_path / "live").records == origin.seq
         assert target.state_at("live") == {"n": 1}
@@ -208,7 +208,7 @@ def test_any_damage_to_a_file_is_found_before_anything_is_written(file: Path) ->
 
 def test_a_file_of_a_newer_version_is_refused(file: Path) -> None:
     content = file.read_bytes()
-    file.write_bytes(content[:7] + b"\2" + content[8:])
+    file.write_bytes(content[:7] + b"\3" + content[8:])
     with open_agent_store("memory:") as target, pytest.raises(FormatNewerError):
         target.import_file(file)
 
@@ -233,7 +233,7 @@ def wrong_streams(sent: list[transfer.Item]) -> Iterator[list[transfer.Item]]:
 
 
 def receive(target: AgentStore, origin: transfer.Origin, items: list[transfer.Item]) -> None:
-    target._receive(origin, items)
+    target._receive([transfer.Sent(origin, items)])
 
 
 # --- half-way --------------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def half(target: AgentStore, source: AgentStore, session: str = SUBJECT) -> None
             yield item
 
     with pytest.raises(StoreFailedError):
-        target._receive(origin, cut())
+        target._receive([transfer.Sent(origin, cut())])
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -397,7 +397,7 @@ def test_while_one_imports_another_is_refused(source: AgentStore, target: AgentS
                 met.append(caught.type)
             yield item
 
-    target._receive(origin, watched())
+    target._receive([transfer.Sent(origin, watched())])
     assert met == [HeldError]
     assert_same(source, target)
 

@@ -99,8 +99,8 @@ def test_the_newest_version_is_written_so_still(tmp_path: Path) -> None:
     with open_agent_store("memory:") as store:
         store.import_file(kept)
         store.export_file(SUBJECT, tmp_path / "again")
-    with portable.read(kept) as (_, items), portable.read(tmp_path / "again") as (_, again):
-        assert list(items) == list(again)
+    with portable.read(kept) as was, portable.read(tmp_path / "again") as now:
+        assert list(next(was).items) == list(next(now).items)
 
 
 def write() -> None:

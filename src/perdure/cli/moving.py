@@ -14,16 +14,21 @@ from perdure.cli.place import Place, open_either, other_place, place
 from perdure.log.readable import document
 from perdure.ops import snapshot_file
 from perdure.ops.portable import new_file
+from perdure.ops.transfer import Moved
 
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
-    from perdure.ops.transfer import Moved
     from perdure.runtime.store import AgentStore
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.", show_default=False)]
 Exported = Annotated[
     Path,
     typer.Argument(metavar="FILE", help="The exported file.", exists=True, dir_okay=False, show_default=False),
+]
+
+Children = Annotated[
+    bool,
+    typer.Option(help="With the sessions that it started."),
 ]
 
 
@@ -42,11 +47,12 @@ def export(
     calls: snapshots.Calls = None,
     parts: snapshots.Parts = None,
     plain: snapshots.Plain = False,
+    children: Children = True,
     protocol: options.MaybeProtocol = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write all of a session to one file, verified; or a snapshot of it.
+    """Write all of a session to one file, verified, with the sessions that it started; or a snapshot of it.
 
     It may be running, but not to be converted; FILE must not be there yet.
     """
@@ -62,18 +68,25 @@ def export(
             snapshots.file_snapshot(opened, session, file, wanted, as_json=as_json)
             return
         if log:
-            number = opened.export_log(session, file, protocol=protocol or "")
+            moved = Moved(session, opened.export_log(session, file, protocol=protocol or ""), 0)
+        elif ndjson:
+            moved = Moved(session, _lines(opened, session, file), 0)
         else:
-            number = _lines(opened, session, file) if ndjson else _whole(opened, session, file, protocol)
+            moved = opened.export_file(session, file, children=children, protocol=protocol)
     written = file.stat().st_size
     if as_json:
-        output.document({"session": session, "file": str(file), "records": number, "bytes": written})
-    else:
-        output.say(f"{file}: {session}, {number} records, {written} bytes")
+        told = {"session": session, "file": str(file), "records": moved.records, "bytes": written}
+        output.document(told | {"also": list(moved.also), "left": list(moved.left)})
+        return
+    output.say(f"{file}: {session}, {moved.records} records, {written} bytes")
+    _tell_company(moved)
 
 
-def _whole(store: AgentStore, session: str, file: Path, protocol: str | None) -> int:
-    return store.export_file(session, file, protocol=protocol).records
+def _tell_company(moved: Moved) -> None:
+    if moved.also:
+        output.say(f"with it: {', '.join(moved.also)}")
+    if moved.left:
+        output.say(f"left behind: {', '.join(moved.left)}; where it is resumed without them, it starts them anew")
 
 
 def _lines(store: AgentStore, session: str, file: Path) -> int:
@@ -129,26 +142,27 @@ def copy(
     to: Annotated[str, typer.Option("--to", metavar="URL", help="The other store; it is made if it is not there.")],
     to_key: options.ToKey = None,
     in_clear: options.InClear = False,
+    children: Children = True,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Bring a session to another store, as it is at this moment.
+    """Bring a session to another store, as it is at this moment, with the sessions that it started.
 
     It has the same id there, and the one here stays.
     """
     here = place(store)
     where = other_place(to, here, key=to_key, in_clear=in_clear)
     with open_either(here) as opened, where.open(make=True) as other:
-        _tell(opened.copy(session, other, in_clear=in_clear), where, as_json=as_json)
+        _tell(opened.copy(session, other, children=children, in_clear=in_clear), where, as_json=as_json)
 
 
 def _tell(moved: Moved, where: Place, *, as_json: bool) -> None:
     shown = where.command("show", moved.session)
     if as_json:
         counted = {"records": moved.records, "bytes": moved.stored_bytes, "also": list(moved.also)}
+        counted["left"] = list(moved.left)
         output.document({"session": moved.session, **counted, "show": shown})
         return
     output.say(f"{moved.session}: {moved.records} records, {moved.stored_bytes} bytes")
-    if moved.also:
-        output.say(f"with what it goes on from, up to there: {', '.join(moved.also)}")
+    _tell_company(moved)
     output.say(f"to look at it: {shown}")

@@ -11,7 +11,8 @@ import hashlib
 import io
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ from perdure.errors import DamageError, FormatNewerError, RefusedError, StoreFai
 from perdure.log import KIND_NAMES, KINDS, Record
 from perdure.log.origin import Base, writer_of
 from perdure.ops.sealed_file import SealingFile, in_clear
-from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
+from perdure.ops.transfer import Chunk, Item, Moved, Origin, Sent, size
 from perdure.stores.contract import Item as Waiting
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from perdure.stores.keys import Keys
 
 MAGIC: Final = b"\xd5Pses\r\n"
-VERSION: Final = 1
+VERSION: Final = 2
+"""That of a file with several logs; one with a single log is of version 1."""
+
 HEAD, CHUNK, RECORD, END, ITEM = 1, 2, 3, 4, 5
 
 _BLOCK: Final = struct.Struct(">BI")
@@ -42,29 +45,33 @@ _BESIDE_BYTES: Final = 4096
 _READ_BYTES: Final = 1 << 20
 
 
-def written(path: Path, origin: Origin, items: Iterable[Item], *, keys: Keys | None = None) -> Moved:
-    """Writes the file, sealed if there are `keys`; there, whole and durable on return, else not there at all.
+def written(path: Path, logs: Sequence[Sent], *, keys: Keys | None = None) -> Moved:
+    """Writes the file, of one log or several, sealed if there are `keys`; there, whole and durable on return, or not.
 
     Raises `RefusedError` when a file of that name is there, `StoreFailedError` when it cannot be written.
     """
     with new_file(path, keys=keys) as file:
         out = _Out(file)
-        out.write(MAGIC + bytes([VERSION]))
-        out.block(HEAD, values.seal(values.encode(_head(origin)), codec="msgpack"))
+        out.write(MAGIC + bytes([VERSION if len(logs) > 1 else 1]))
         moved = 0
-        for item in items:
-            moved += size(item)
-            out.block(*_content(item))
+        for log in logs:
+            out.block(HEAD, values.seal(values.encode(_head(log)), codec="msgpack"))
+            for item in log.items:
+                moved += size(item)
+                out.block(*_content(item))
         out.write(_BLOCK.pack(END, _DIGEST_BYTES))
         out.write(out.hash.digest())
-    return Moved(origin.session, origin.seq, moved)
+    origin = logs[-1].origin
+    return Moved(origin.session, origin.seq, moved, tuple(log.origin.session for log in logs[:-1]))
 
 
-def _head(origin: Origin) -> dict[str, Any]:
+def _head(log: Sent) -> dict[str, Any]:
+    origin = log.origin
     named = {name: getattr(origin, name) for name in ("session", "family", "seq", "chain", "epoch")}
     if origin.chain_key is not None:
         named["chain_key"] = origin.chain_key
-    return named | {"bases": [[base.session, base.seq] for base in origin.bases]}
+    named |= {"bases": [[base.session, base.seq] for base in origin.bases]}
+    return named | ({"follows": log.follows} if log.follows else {})
 
 
 def _content(item: Item) -> tuple[int, bytes, bytes]:
@@ -154,8 +161,8 @@ def _failing(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def read(path: Path, *, keys: Keys | None = None) -> Iterator[tuple[Origin, Iterator[Item]]]:
-    """Which log is in the file, and its items; the file is known to be what was written.
+def read(path: Path, *, keys: Keys | None = None) -> Iterator[Iterator[Sent]]:
+    """The logs that are in the file, one after another; the file is known to be what was written.
 
     Raises `DamageError` for any other file, `FormatNewerError`, `StoreFailedError`; for a sealed one `KeyNeededError`
     without `keys`, `KeyWrongError`.
@@ -165,12 +172,22 @@ def read(path: Path, *, keys: Keys | None = None) -> Iterator[tuple[Origin, Iter
             file = in_clear(opened.enter_context(path.open("rb")), keys, name=str(path))
             end = _check(path, file)
             file.seek(len(MAGIC) + 1)
-        blocks = _blocks(path, file, end)
-        kind, content = next(blocks, (0, b""))
-        if kind != HEAD:
-            raise _damage(path, "its first block is not a head")
-        origin = _origin(path, content)
-        yield origin, _items(path, origin, blocks)
+        yield _logs(path, _blocks(path, file, end))
+
+
+def _logs(path: Path, blocks: Iterator[tuple[int, bytes]]) -> Iterator[Sent]:
+    """Each log; the one before must have been read to its end."""
+    kind, content = next(blocks, (0, b""))
+    follows = None
+    while kind == HEAD:
+        log = _log(path, content)
+        if follows not in (None, log.follows + 1):
+            raise _damage(path, "one of its logs is not in its place")
+        follows, after = log.follows, list[bytes]()
+        yield replace(log, items=_items(path, log.origin, blocks, after))
+        kind, content = (HEAD, after[0]) if after else (0, b"")
+    if follows != 0:
+        raise _damage(path, "a log is missing in it" if follows else "its first block is not a head")
 
 
 def _damage(path: Path, what: str) -> DamageError:
@@ -211,17 +228,23 @@ def _read(path: Path, file: IO[bytes], length: int) -> bytes:
         return file.read(length)
 
 
-def _origin(path: Path, content: bytes) -> Origin:
+def _log(path: Path, content: bytes) -> Sent:
     try:
         found = values.decode(values.unseal(content)[1])
-        return Origin(**{**found, "bases": tuple(Base(session, seq) for session, seq in found["bases"])})
+        follows = found.pop("follows", 0)
+        bases = tuple(Base(session, seq) for session, seq in found["bases"])
+        return Sent(Origin(**found | {"bases": bases}), iter(()), follows)
     except (TypeError, LookupError, ValueError) as error:
         raise _damage(path, f"its head is not one: {error}") from error
 
 
-def _items(path: Path, origin: Origin, blocks: Iterator[tuple[int, bytes]]) -> Iterator[Item]:
+def _items(path: Path, origin: Origin, blocks: Iterator[tuple[int, bytes]], after: list[bytes]) -> Iterator[Item]:
+    """The items of one log; the head of the next one goes to `after`."""
     seq = 0
     for kind, content in blocks:
+        if kind == HEAD:
+            after.append(content)
+            return
         if kind == CHUNK:
             yield Chunk(content[:_DIGEST_BYTES], content[_DIGEST_BYTES:])
         elif kind == RECORD and len(content) >= _RECORD.size and content[8] in KIND_NAMES:

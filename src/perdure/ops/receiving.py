@@ -8,20 +8,22 @@ next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from perdure import faults, values
 from perdure.errors import DamageError, SessionExistsError, SessionUnknownError, StoreFailedError
 from perdure.log import dropped, replaced
+from perdure.log.action import Actions
 from perdure.log.entry import Entry, opened
 from perdure.log.marks import Marks
 from perdure.log.origin import Base
 from perdure.log.record import GENESIS, Record, chained, is_replaced, is_stub, verified
 from perdure.log.summary import Summary, unfinished
-from perdure.ops.transfer import Chunk, Item, Moved, Origin, size
+from perdure.ops.transfer import Chunk, Item, Moved, Origin, Sent, size
 from perdure.session import needs
 from perdure.session.lease import Keeper, acquire
+from perdure.session.shared import PREFIX
 from perdure.session.snapshot import Reader, gone, other
 from perdure.session.writer import keyframes_of, points_of
 from perdure.stores.conditions import epoch_after
@@ -55,14 +57,33 @@ class _Session:
     written: int
 
 
-def received(holder: Holder, origin: Origin, items: Iterable[Item]) -> Moved:
+def all_received(holder: Holder, logs: Iterable[Sent]) -> Moved:
+    """Takes in a log with those that come before it. Raises as `received` does.
+
+    Of those that are there already nothing is taken: they must have the same records, and more if they went on. One of
+    a key of the whole store may be another, as long as it answers for all that this one answers for.
+    """
+    also, moved_bytes = list[str](), 0
+    for log in logs:
+        moved = received(holder, log.origin, log.items, beside=bool(log.follows))
+        moved_bytes += moved.stored_bytes
+        also += moved.also
+        if not log.follows:
+            return replace(moved, stored_bytes=moved_bytes, also=tuple(also))
+        if moved.records:
+            also.append(moved.session)
+    raise DamageError("what was to be taken in ends before the session that was asked for")
+
+
+def received(holder: Holder, origin: Origin, items: Iterable[Item], *, beside: bool = False) -> Moved:
     """Takes a log in; durable on return, and free for whoever opens it next, in an epoch above that of its origin.
 
     What is cut off half-way is refused by everything that reads sessions, and goes on when the same log is received
-    again. Raises `SessionExistsError`, `SessionErasedError`, `HeldError`, and `DamageError` when an item is not what
+    again. One that is taken in `beside` another may be there already: then its records are 0. Raises
+    `SessionExistsError`, `SessionErasedError`, `HeldError`, and `DamageError` when an item is not what
     was sent.
     """
-    receiving = _Receiving(holder, origin)
+    receiving = _Receiving(holder, origin, beside=beside)
     holder.keeper.give_back()
     try:
         return receiving.all(items)
@@ -75,10 +96,15 @@ def received(holder: Holder, origin: Origin, items: Iterable[Item]) -> Moved:
 
 @dataclass(slots=True)
 class _Receiving:
-    """A log that is being taken in. `now` is None while its records are those of a session that is there already."""
+    """A log that is being taken in. `now` is None while its records are those of a session that is there already.
+
+    `told` are the entries of a log of a key that is there already.
+    """
 
     holder: Holder
     origin: Origin
+    beside: bool = False
+    told: list[Entry] = field(default_factory=list)
     now: _Session | None = None
     session: str = ""
     summary: Summary = field(default_factory=Summary)
@@ -122,8 +148,9 @@ class _Receiving:
             self._take(record)
         if seq != origin.seq or origin.chain not in (told, None):
             raise DamageError(f"{origin.session}: its records end with {seq}, not with {origin.seq} as was announced")
+        is_new = self.now is not None
         self._end(seq, chain)
-        return Moved(origin.session, seq, self.moved_bytes, tuple(self.also))
+        return Moved(origin.session, seq if is_new else 0, self.moved_bytes if is_new else 0, tuple(self.also))
 
     def _rechained(self, record: Record, previous: bytes) -> Record:
         """The record as it follows the one before it here: where chains have another key, or none, digests differ."""
@@ -148,7 +175,7 @@ class _Receiving:
             head = self.store.head(self.origin.session)
         except SessionUnknownError:
             return
-        if not is_half(head) or head.epoch <= self.origin.epoch:
+        if not self.beside and (not is_half(head) or head.epoch <= self.origin.epoch):
             raise self._exists(self.origin.session)
 
     def _begin(self, session: str) -> None:
@@ -187,7 +214,7 @@ class _Receiving:
         """The session that was received half-way; None if it is whole, as one that a fork goes on from may be."""
         head = self.store.head(session)
         if not is_half(head):
-            if session == self.origin.session:
+            if session == self.origin.session and not self.beside:
                 raise self._exists(session)
             return None
         lease = acquire(self.store, session, owner=self.holder.owner, wait_s=0.0, lease_s=self.holder.lease_s)
@@ -197,6 +224,7 @@ class _Receiving:
     def _end(self, seq: int, chain: bytes) -> None:
         """The last record of this session has come."""
         if self.now is None:
+            self.stubs.clear()  # what is there has bodies of its own
             self._check_same(seq, chain)
             return
         self._check_dropped()
@@ -213,10 +241,25 @@ class _Receiving:
 
     def _check_same(self, seq: int, chain: bytes) -> None:
         head = self.store.head(self.session)
-        if head.seq < seq or self.store.read_at(self.session, [seq])[0].chain != chain:
+        if head.seq >= seq and self.store.read_at(self.session, [seq])[0].chain == chain:
+            return
+        if self.session == self.origin.session:
+            self._check_answers()
+        else:
             raise SessionExistsError(
                 f"{self.origin.session} is a fork of {self.session} at record {seq}, and the {self.session} in "
                 f"{self.store.url} has no such record; nothing was changed. Take another store"
+            )
+
+    def _check_answers(self) -> None:
+        """A log of a key of the whole store is another one here: then its effect must stand here as it does there."""
+        there = _answered(self.told)
+        here = _answered(Reader(self.store, self.session).entries()) if self.told else set()
+        if not self.told or there - here:
+            what = "nothing is known here of an effect that it has" if self.told else "it has other records"
+            raise SessionExistsError(
+                f"there is a session {self.session} in {self.store.url} already, and {what}; nothing of it was "
+                "changed. Take another store"
             )
 
     # --- items --------------------------------------------------------------------------------------------------------
@@ -257,6 +300,8 @@ class _Receiving:
         marks = self.marks.of(entry)
         self.summary = self.summary.after(entry).marked(marks, seq=record.seq)
         if self.now is None:
+            if self.beside and self.session.startswith(PREFIX):
+                self.told.append(entry)
             return
         if record.seq > self.now.there:
             self.records.append((record, entry, marks))
@@ -343,6 +388,11 @@ class _Receiving:
             f"{self.session} was once received half-way in {self.store.url}, from another log ({why}). "
             "Receive that one again, or take another store"
         )
+
+
+def _answered(entries: Iterable[Entry]) -> set[bytes]:
+    """The keys whose effects stand, or may."""
+    return {action.key for action in Actions(entries).values() if action.key is not None and action.standing}
 
 
 def _more_to_come(last: Record) -> bytes:

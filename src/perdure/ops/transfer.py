@@ -60,16 +60,28 @@ Item: TypeAlias = Chunk | Record | Waiting
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """What was brought somewhere: the session, up to which record, and its bytes (bodies and chunks as stored).
+class Sent:
+    """A log on its way. `follows`: so many come after it, the last of which is the one that was asked for."""
 
-    `also` are the sessions that a fork goes on from and that were not there: they came with it, up to its place.
+    origin: Origin
+    items: Iterator[Item]
+    follows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What was brought somewhere: the session, up to which record, and the bytes of all (bodies and chunks as stored).
+
+    `also` are the sessions that came with it and were not there: those that it started, those of the keys of the whole
+    store that it used, and those that a fork goes on from, if need be only up to its place. `left` are the sessions
+    that it started and that were left behind.
     """
 
     session: str
     records: int
     stored_bytes: int
     also: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def size(item: Item) -> int:

@@ -363,9 +363,11 @@ class AsyncStore:
         """See `AgentStore.go_on`."""
         return await in_thread(self._store.go_on, session, into=into, by=by)
 
-    async def export_file(self, session: str, path: str | os.PathLike[str], *, protocol: str | None = None) -> Moved:
+    async def export_file(
+        self, session: str, path: str | os.PathLike[str], *, children: bool = True, protocol: str | None = None
+    ) -> Moved:
         """See `AgentStore.export_file`."""
-        return await in_thread(self._store.export_file, session, path, protocol=protocol)
+        return await in_thread(self._store.export_file, session, path, children=children, protocol=protocol)
 
     async def export_log(self, session: str, path: str | os.PathLike[str], *, protocol: str) -> int:
         """See `AgentStore.export_log`."""
@@ -387,9 +389,9 @@ class AsyncStore:
         """See `AgentStore.begin`."""
         return await in_thread(self._store.begin, snapshot, **options)
 
-    async def copy(self, session: str, to: AgentStore, *, in_clear: bool = False) -> Moved:
+    async def copy(self, session: str, to: AgentStore, *, children: bool = True, in_clear: bool = False) -> Moved:
         """See `AgentStore.copy`."""
-        return await in_thread(self._store.copy, session, to, in_clear=in_clear)
+        return await in_thread(self._store.copy, session, to, children=children, in_clear=in_clear)
 
     async def convert(
         self,

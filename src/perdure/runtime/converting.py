@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perdure.errors import PerdureError, RefusedError, SessionExistsError, SessionUnknownError, StoreFailedError
 from perdure.ops.convert import Converted, converted, in_order, is_made_of
 from perdure.ops.receiving import is_half
-from perdure.ops.transfer import sent, size
+from perdure.ops.transfer import Sent, sent, size
 from perdure.session.opening import summary_of
 from perdure.values import check_protocol
 
@@ -56,7 +56,8 @@ def _would(source: Moving, head: Head, *, protocol: str) -> Converted:
 def _done(source: Moving, target: Moving, head: Head, *, protocol: str) -> Converted:
     if _is_there(target, head):
         return Converted(head.session, "there already", head.seq + 1)
-    moved = target._receive(*converted(source.backend, head.session, protocol=protocol))  # noqa: SLF001  (a store's own)
+    log = Sent(*converted(source.backend, head.session, protocol=protocol))
+    moved = target._receive([log])  # noqa: SLF001  (a store's own)
     return Converted(head.session, "converted", moved.records, _stored(source, head), moved.stored_bytes)
 
 

@@ -1,4 +1,4 @@
-"""The tree of sessions: which a session started, and what reaches them through it."""
+"""What reaches the sessions under one: they are found through the tree, and asked how they are."""
 
 from __future__ import annotations
 
@@ -10,15 +10,10 @@ from perdure.session.children import CANCEL
 from perdure.session.delivery import OVER
 from perdure.session.opening import summary_of
 from perdure.session.snapshot import Reader
+from perdure.session.tree import children
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Store
-
-
-def children(store: Store, session: str) -> list[str]:
-    """The sessions that this one started, in order of their ids. Raises `DamageError`."""
-    found = store.heads(prefix=f"{session}/")
-    return sorted(h.session for h in found if h.seq and summary_of(h, h.session).child_of == session)
 
 
 def descendants(store: Store, session: str) -> list[str]:

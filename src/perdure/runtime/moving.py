@@ -5,11 +5,14 @@ A part of `AgentStore`. How it is done is elsewhere: `ops.portable`, `ops.transf
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure.errors import RefusedError
 from perdure.recovery import restore
+from perdure.session import tree
 from perdure.session.opening import NO_INPUT
 from perdure.stores.ids import check_session_id
 
@@ -17,9 +20,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from perdure.ops import transfer
+    from perdure.ops.company import Sending
     from perdure.ops.convert import Converted
-    from perdure.ops.transfer import Moved
+    from perdure.ops.transfer import Moved, Sent
     from perdure.runtime.outcome import Outcome
     from perdure.runtime.replay import Replay
     from perdure.session.lease import Keeper
@@ -41,21 +44,31 @@ class Moving:
         def run(self, fn: Callable[[Any], Any], session: str, *, accept_change: bool, create: bool) -> Outcome:
             """Of `AgentStore`."""
 
-    def export_file(self, session: str, path: str | os.PathLike[str], *, protocol: str | None = None) -> Moved:
+    def export_file(
+        self, session: str, path: str | os.PathLike[str], *, children: bool = True, protocol: str | None = None
+    ) -> Moved:
         """Writes all of a session, as it is at this moment, to one file; whole and durable on return, else not there.
 
-        A session may be exported while it runs. With a `protocol` it is converted on the way, as `convert` does: then
-        nobody may run it. Out of a store with keys the file is sealed under the first of them. Raises `RefusedError`
-        when a file of that name is there, `DamageError`, `StoreFailedError`.
+        With it go the sessions that it started (unless without `children`: whoever resumes it elsewhere starts those
+        anew), those of the keys of the whole store that it used, and of a fork those that it needs. A session may be
+        exported while it runs. With a `protocol` it is converted on the way, as `convert` does: then nobody may run it.
+        Out of a store with keys the file is sealed under the first of them. Raises `RefusedError` when a file of that
+        name is there, `DamageError`, `StoreFailedError`.
         """
         from perdure.ops import convert, portable, transfer
 
-        session = check_session_id(session)
-        if protocol is None:
-            origin, items = transfer.sent(self.backend, session)
-        else:
-            origin, items = convert.announced(self.backend, session, protocol=protocol)
-        return portable.written(Path(path), origin, items, keys=self.backend.keys)
+        send = transfer.sent if protocol is None else partial(convert.announced, protocol=protocol)
+        logs = self._with_company(session, send, children=children)
+        return self._telling(portable.written(Path(path), logs, keys=self.backend.keys), children=children)
+
+    def _with_company(self, session: str, send: Sending, *, children: bool) -> list[Sent]:
+        from perdure.ops.company import company
+
+        return company(self.backend, check_session_id(session), with_children=children, send=send)
+
+    def _telling(self, moved: Moved, *, children: bool) -> Moved:
+        """With what was left behind."""
+        return moved if children else replace(moved, left=tuple(tree.children(self.backend, moved.session)))
 
     def export_log(self, session: str, path: str | os.PathLike[str], *, protocol: str) -> int:
         """Writes the records of a session, for programs that read them by the schema of a protocol: how many.
@@ -70,16 +83,17 @@ class Moving:
     def import_file(self, path: str | os.PathLike[str]) -> Moved:
         """Takes in the session of an exported file, under its own id; durable on return, free to be resumed.
 
-        Nothing is written unless all of the file is what was exported; what a crash cuts off half-way is `unfinished`
-        until the file is imported again. A sealed file goes into a store that has its key. Raises `SessionExistsError`,
+        So are the sessions that came with it, which come first; those that are there already stay as they are. Nothing
+        is written unless all of the file is what was exported; what a crash cuts off half-way is `unfinished` until the
+        file is imported again. A sealed file goes into a store that has its key. Raises `SessionExistsError`,
         `SessionErasedError`, `HeldError`, `DamageError`, `KeyNeededError`, `KeyWrongError`.
         """
         from perdure.ops import portable
 
-        with portable.read(Path(path), keys=self.backend.keys) as (origin, items):
-            return self._receive(origin, items)
+        with portable.read(Path(path), keys=self.backend.keys) as logs:
+            return self._receive(logs)
 
-    def copy(self, session: str, to: Self, *, in_clear: bool = False) -> Moved:
+    def copy(self, session: str, to: Self, *, children: bool = True, in_clear: bool = False) -> Moved:
         """Brings a session, as it is at this moment, to another store, under its own id. As export and import do.
 
         Out of a store with keys into one without only if `in_clear` says so; else `RefusedError`.
@@ -87,7 +101,8 @@ class Moving:
         from perdure.ops import transfer
 
         self._check_clear(to, in_clear=in_clear)
-        return to._receive(*transfer.sent(self.backend, check_session_id(session)))
+        logs = self._with_company(session, transfer.sent, children=children)
+        return self._telling(to._receive(logs), children=children)
 
     def convert(
         self,
@@ -117,11 +132,10 @@ class Moving:
                 "with keys (--to-key), or say that it is meant: in_clear=True (--in-clear)"
             )
 
-    def _receive(self, origin: transfer.Origin, items: Iterable[transfer.Item]) -> Moved:
-        from perdure.ops.receiving import Holder, received
+    def _receive(self, logs: Iterable[Sent]) -> Moved:
+        from perdure.ops.receiving import Holder, all_received
 
-        holder = Holder(self.backend, self.keeper, self._owner, self._lease_s)
-        return received(holder, origin, items)
+        return all_received(Holder(self.backend, self.keeper, self._owner, self._lease_s), logs)
 
     def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:
         """Runs the code again with every action answered from the log, and compares; runs and writes nothing.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from dataclasses import replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
@@ -18,7 +17,7 @@ from perdure.log.action import Actions
 from perdure.session.call import Options
 from perdure.session.declare import plain
 from perdure.session.face import is_coroutine
-from perdure.session.shared import UNSHARE
+from perdure.session.shared import UNSHARE, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,19 +28,11 @@ if TYPE_CHECKING:
     from perdure.session.call import Call
     from perdure.session.face import Face
 
-PREFIX: Final = "key/"
-"""What the ids of these sessions begin with."""
-
 HELD_S: Final = 0.5
 """How long one attempt waits for another caller, before it looks whether it shall stop."""
 
 _PAYER: Final = "payer"
 """The kind of the value that says on whose behalf an effect happened."""
-
-
-def session_of(key: bytes) -> str:
-    """The session in which the effect with this key (encoded) is journaled."""
-    return PREFIX + sha256(key).hexdigest()[:32]
 
 
 class Shared:

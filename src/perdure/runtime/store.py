@@ -20,7 +20,7 @@ from perdure.errors import (
 from perdure.log import points
 from perdure.log.action import Actions
 from perdure.recovery import restore
-from perdure.runtime import kin, sending, shared
+from perdure.runtime import kin, sending
 from perdure.runtime.branching import Branching
 from perdure.runtime.keeping import Keeping
 from perdure.runtime.moving import Moving
@@ -33,6 +33,7 @@ from perdure.session.face import POINT_HIDDEN
 from perdure.session.lease import is_dead, owner_text
 from perdure.session.opening import append_one, find, look, summary_of, told
 from perdure.session.request import Draft
+from perdure.session.shared import session_of
 from perdure.session.snapshot import Reader, snapshot
 from perdure.session.table import Table
 from perdure.stores import open_store
@@ -237,7 +238,7 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
         effect = actions[actions[seq].undoes or seq]
         if effect.key is None or actions[seq].effect != "idempotent":  # which never waits for anybody itself
             return ()
-        return self._own_questions(shared.session_of(effect.key))
+        return self._own_questions(session_of(effect.key))
 
     def settle(self, session: str, seq: int, how: str, *, result: Any = None, by: str = "", why: str = "") -> None:
         """Decides about an action in doubt.

@@ -5,6 +5,7 @@ Who makes them happen, and where that is written down, is not known here.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -14,8 +15,21 @@ if TYPE_CHECKING:
 SESSION, STORE = "session", "store"
 """Where a key is one effect."""
 
+PREFIX: Final = "key/"
+"""What the ids of the sessions begin with in which such effects are journaled, one for each key."""
+
 UNSHARE: Final = "perdure:undo_shared"
 """The undo of a call whose effect is one in the whole store."""
+
+
+def session_of(key: bytes) -> str:
+    """The session in which the effect with this key (encoded) is journaled."""
+    return PREFIX + sha256(key).hexdigest()[:32]
+
+
+def session_of_mark(mark: bytes) -> str:
+    """The same, of the mark by which the records about a key can be looked up; "" for any other mark."""
+    return PREFIX + mark[1:].hex() if mark[:1] == b"k" else ""
 
 
 class Commons(Protocol):
