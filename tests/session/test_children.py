@@ -483,3 +483,36 @@ def test_a_rollback_in_a_fork_leaves_the_children_of_its_base(store) -> None:
     store.rollback("f", "start")
     assert store.run(agent, "f").status == "idle"
     assert store.info("q/r").status == "idle"
+
+
+def test_a_rollback_by_a_person_ends_a_child_that_runs_elsewhere_at_once(store) -> None:
+    """Through its inbox, not only when the parent is opened again."""
+    there, go_on = threading.Event(), threading.Event()
+
+    def long(s: perdure.Session) -> None:
+        s.receive()
+        s.action(there.set, effect="repeatable", name="arrive")()
+        s.action(lambda: go_on.wait(60), effect="repeatable", name="work")()
+        pay("too late")
+
+    def agent(s: perdure.Session) -> None:
+        s.checkpoint("start")
+        s.spawn(long, key="k").result()
+
+    def owner() -> None:
+        with perdure.open(store.url) as other:
+            ended.append(other.run(long, "q/k").status)
+
+    ended: list[str] = []
+    assert store.run(agent, "q").status == "idle"
+    store.send("q/k", "go")
+    runs = threading.Thread(target=owner)
+    runs.start()
+    there.wait(60)
+    assert store.info("q/k").owner
+    store.rollback("q", "start", reason="another way")
+    go_on.set()
+    runs.join(60)
+    assert ended == ["cancelled"]
+    assert store.info("q/k").status == "cancelled"
+    assert DONE == []

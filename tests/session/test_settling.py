@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 
@@ -139,3 +140,104 @@ def test_what_was_sent_before_the_holder_went_is_delivered_by_whoever_comes(stor
     assert [entry["how"] for entry in store.log("s") if entry.kind == "settled"] == ["result"]
     with store.session("s") as s:
         assert s.call(shop.pay, 3) == "by hand"
+
+
+# --- in a parallel block ---------------------------------------------------------------------------------------------
+
+
+class Bank:
+    """Two payments beside a long work; the first life dies in all of them."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self.dies = True
+        self.works, self.goes_on = threading.Event(), threading.Event()
+
+    def pay(self, amount: int) -> int:
+        if self.dies:
+            raise Killed
+        self.paid.append(amount)
+        return amount
+
+    def work(self) -> str:
+        if self.dies:
+            raise Killed
+        self.works.set()
+        assert self.goes_on.wait(60)
+        return "worked"
+
+
+def decide(store, bank: Bank, how: dict[int, str]) -> None:
+    """A person settles these payments while the work goes on."""
+    assert bank.works.wait(60)
+    starts = {e["args"]["amount"]: e.seq for e in store.log("s") if e.kind == "action_started" and e["args"]}
+    for amount, what in how.items():
+        seq = next(seq for data, seq in starts.items() if perdure.values.decode(data) == amount)
+        store.settle("s", seq, what, result=amount * 10 if what == "done" else None)
+    bank.goes_on.set()
+
+
+@pytest.mark.parametrize("asks", ["at the end", "for a result"])
+def test_a_doubt_that_is_settled_while_siblings_run_is_waited_for_no_more(store, asks: str) -> None:
+    bank = Bank()
+
+    def agent(s: perdure.Session) -> list:
+        with s.parallel() as p:
+            found = [p.call(bank.pay, 1), p.call(bank.pay, 2), p.action(bank.work, effect="repeatable")()]
+            if asks == "for a result":
+                found[1].result()
+        return [one.result() for one in found]
+
+    check(store, bank, agent)
+
+
+def test_it_is_so_in_an_event_loop(store) -> None:
+    bank = Bank()
+
+    async def pay(amount: int) -> int:
+        return bank.pay(amount)
+
+    async def work() -> str:
+        return await asyncio.to_thread(bank.work)
+
+    async def agent(s: perdure.AsyncSession) -> list:
+        async with s.parallel() as p:
+            found = [p.call(pay, 1), p.call(pay, 2), p.action(work, effect="repeatable")()]
+        return [await one for one in found]
+
+    check(store, bank, agent)
+
+
+def check(store, bank: Bank, agent) -> None:
+    with contextlib.suppress(Killed):
+        store.run(agent, "s")
+    bank.dies = False
+    person = threading.Thread(target=decide, args=(store, bank, {1: "done", 2: "not-done"}))
+    person.start()
+    outcome = store.run(agent, "s")
+    person.join(60)
+    assert (outcome.status, outcome.result) == ("completed", [10, 2, "worked"])
+    assert bank.paid == [2]
+    assert not [e for e in store.log("s") if e.kind == "status" and e["status"] == "waiting"]
+    assert store.run(agent, "s").result == [10, 2, "worked"]
+    assert store.verify("s", read_data=True).ok
+
+
+def test_what_is_not_settled_by_then_waits(store) -> None:
+    bank = Bank()
+
+    def agent(s: perdure.Session) -> list:
+        with s.parallel() as p:
+            found = [p.call(bank.pay, 1), p.call(bank.pay, 2), p.action(bank.work, effect="repeatable")()]
+        return [one.result() for one in found]
+
+    with contextlib.suppress(Killed):
+        store.run(agent, "s")
+    bank.dies = False
+    person = threading.Thread(target=decide, args=(store, bank, {2: "not-done"}))
+    person.start()
+    outcome = store.run(agent, "s")
+    person.join(60)
+    assert (outcome.status, len(outcome.questions), bank.paid) == ("waiting", 1, [2])
+    store.settle("s", outcome.questions[0].seq, "done", result=7)
+    assert store.run(agent, "s").result == [7, 2, "worked"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure import limits
+from perdure import limits, values
 from perdure.errors import (
     NoPointError,
     RefusedError,
@@ -19,10 +19,12 @@ from perdure.errors import (
     UndecidedError,
 )
 from perdure.log import points
+from perdure.log.action import Actions
 from perdure.log.branch import is_restore_point
 from perdure.log.marks import name_mark
+from perdure.session.children import CANCEL
 from perdure.session.lease import new_owner
-from perdure.session.opening import Opened, append_one, opened_by, start
+from perdure.session.opening import Opened, append_one, find, opened_by, start
 from perdure.session.points import Core
 from perdure.session.request import Commit, Draft, ReadAll, Steps
 from perdure.session.status import status
@@ -79,6 +81,14 @@ def rollback(
     """
     with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
         return _rolled_back(opened_by(store.backend, lease), to, reason=reason, by=by, branch=branch)
+
+
+def left_children(store: AgentStore, session: str, done: Rollback) -> list[str]:
+    """The sessions whose starts the rollback left, as far as they have begun: their end is an undo that is owed."""
+    actions = Actions(store.log(session))
+    starts = [actions[seq] for seq in done.undo if actions[seq].undo == CANCEL]
+    names = [str(values.decode(start.outcome.value)) for start in starts if start.outcome]
+    return [name for name in names if find(store.backend, name) is not None]
 
 
 def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch: str | None) -> Rollback:

@@ -338,11 +338,16 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
     ) -> operator.Rollback:
         """Goes back to a restore point of a session that nobody runs (see `operator.rollback`). Durable on return.
 
-        `branch` is a name for the branch that begins there.
+        `branch` is a name for the branch that begins there. The sessions that it started after that point are
+        cancelled, those that run through their inbox; what they did stands, and is told when the session is opened.
         """
         from perdure.runtime import operator
 
-        return operator.rollback(self, session, to, reason=reason, by=by, branch=branch)
+        done = operator.rollback(self, session, to, reason=reason, by=by, branch=branch)
+        for child in operator.left_children(self, session, done):
+            if not kin.is_over(self.backend, child):
+                self.cancel(child, reason="its parent was rolled back", by=session)
+        return done
 
     def edit(self, session: str, changes: Changes, *, by: str = "operator", reason: str = "") -> int:
         """Changes the state from which the code of a session goes on, that nobody runs. The record that says so.

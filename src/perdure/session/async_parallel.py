@@ -140,9 +140,20 @@ class AsyncParallel(Block):
         await self._wait([self._tasks[id(made)]])
         if made.waits:
             await self._wait(self._tasks.values())
+            await self._decided()
             self._check_waits()
         self._core.go_on()
         self._hand_out([made])
+
+    async def _decided(self) -> None:
+        """Goes on with the calls whose doubts were decided meanwhile, until they have ended, too."""
+        while doubted := self._doubted():
+            for made in doubted:
+                made.waits = ()
+                self._tasks[id(made)] = asyncio.get_running_loop().create_task(self._carry_out(made))
+            await self._wait([self._tasks[id(made)] for made in doubted])
+            if all(made.waits for made in doubted):
+                return
 
     async def _wait(self, tasks: Any) -> None:
         """While the code waits here, it makes no more calls: whoever lets it claim first need not wait for it."""
@@ -164,6 +175,8 @@ class AsyncParallel(Block):
         try:
             if self._tasks:
                 await self._drained(cancelled=isinstance(error, asyncio.CancelledError))
+            if error is None:
+                await self._decided()
         finally:
             self._owner = None
             self._joined()

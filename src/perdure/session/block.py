@@ -98,6 +98,11 @@ class Block:
         if waits := _waits_of(self._made):
             raise self._core.leave(Suspended(waits))
 
+    def _doubted(self) -> list[Made[Any]]:
+        """The calls whose actions are in doubt: somebody may have decided about them while others still ran."""
+        self._core.go_on()
+        return [one for one in self._made if one.action is not None and one.waits == (one.action.seq,)]
+
     def _hand_out(self, made: Iterable[Made[Any]]) -> BaseException | None:
         """Hands these to the code. The first error, in the order of the calls, that it had not been handed yet."""
         new = [one for one in made if not one.handed]

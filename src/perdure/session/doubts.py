@@ -39,9 +39,10 @@ class Doubts(Ground):
         """What a person has sent about a doubt that the code has come to; None if nothing."""
         if self.stack or self.inbox.is_waiting:
             return None
-        before = self.head
+        before, was = self.head, action.known
         yield from self.inbox.wait(0.0)
-        return None if self.head == before else Actions((yield from self.whole()))[action.seq].known
+        known = Actions((yield from self.whole()))[action.seq].known
+        return None if self.head == before and known == was else known
 
     def settle_doubt(self, call: Call | None, action: Action) -> Steps:
         """Asks `verify`; raises `Suspended` when it cannot tell. None: it did not happen and may run."""

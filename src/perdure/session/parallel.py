@@ -161,6 +161,7 @@ class Parallel(Block):
             thread.join()
         if made.waits:
             self._join()
+            self._decided()
             self._check_waits()
         self._core.go_on()
         self._hand_out([made])
@@ -168,6 +169,16 @@ class Parallel(Block):
     def _join(self) -> None:
         for thread in self._threads.values():
             thread.join()
+
+    def _decided(self) -> None:
+        """Goes on with the calls whose doubts were decided meanwhile, until they have ended, too."""
+        while doubted := self._doubted():
+            for made in doubted:
+                made.waits = ()
+                self._begin_one(made)
+            if all(made.waits for made in doubted):
+                return
+            self._join()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -177,6 +188,9 @@ class Parallel(Block):
         try:
             if not isinstance(error, Leaving):
                 self._begin(everything=True)
+            if error is None:
+                self._join()
+                self._decided()
         finally:
             self._join()
             self._owner = 0
