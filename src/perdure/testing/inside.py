@@ -83,8 +83,8 @@ def run(
     return values.encode({name: _plain(value) for name, value in asdict(ended).items()})
 
 
-def say(trial: Trial, folder: Path, command: Command) -> None:
-    """Says this to the session, from another process than the one that runs it."""
+def say(trial: Trial, folder: Path, command: Command) -> bool:
+    """Says this to the session, from another process than the one that runs it; False if nobody was there to hear."""
     with _opened(trial, folder) as store:
         match command.what:
             case "pause":
@@ -92,11 +92,12 @@ def say(trial: Trial, folder: Path, command: Command) -> None:
             case "cancel":
                 store.cancel(SESSION, by="crash_everywhere")
             case "save":
-                store.save(SESSION, by="crash_everywhere")
+                return store.save(SESSION, by="crash_everywhere")
             case "message":
                 store.send(SESSION, command.value, by="crash_everywhere")
             case "answer":
                 People(trial, store, Book(folder / "book.ndjson"), before={}, unharmed=None).answer_all()
+    return True
 
 
 def _opened(trial: Trial, folder: Path) -> AgentStore:

@@ -117,8 +117,8 @@ def live(trial: Trial, folder: Path, *, kills: Sequence[CrashPoint] = (), unharm
         return run(trial, folder, kill=kill, before=before, unharmed=unharmed, moments=moments)
 
     def tell(number: int) -> None:
-        said.add(number)
-        say(trial, folder, trial.commands[number])
+        if say(trial, folder, trial.commands[number]):
+            said.add(number)
 
     for kill in [*kills, None]:
         with contextlib.closing(Bell()) as bell:
