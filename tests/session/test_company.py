@@ -141,6 +141,23 @@ def test_another_session_of_a_childs_id_is_refused(waiting: perdure.AgentStore, 
     assert not [info for info in target.sessions() if info.id == "q"]
 
 
+def test_out_of_a_sealed_store_and_into_one(tmp_path: Path) -> None:
+    """Chain digests are others there, since they have keys; the logs are the same ones."""
+    DONE.clear()
+    key, other = bytes(range(32)), bytes(32)
+    with (
+        perdure.open(tmp_path / "a.db", keys=key) as store,
+        perdure.open(tmp_path / "b.db", keys=other) as target,
+        perdure.open("memory:") as plain,
+    ):
+        assert store.run(agent, "q").status == "waiting"
+        store.copy("q/moons", target)
+        assert len(store.copy("q", target).also) == 3
+        target.copy("q", plain, in_clear=True)
+        goes_on(target)
+        goes_on(plain)
+
+
 # --- keys of the whole store -----------------------------------------------------------------------------------------
 
 
