@@ -414,3 +414,44 @@ def test_a_collected_session_is_copied_whole(store: AgentStore) -> None:
         assert other.verify("s", read_data=True).ok
         assert other.snapshots("s") == store.snapshots("s")
         assert other.state_at("s") == store.state_at("s")
+
+
+@perdure.steps
+def service(s: perdure.Session) -> None:
+    s.state["newest"] = s.receive()
+
+
+def messages(store: AgentStore) -> list[str]:
+    return [e.kind for e in store.log("s") if "received" in (e.kind, e.body.get("was"))]
+
+
+def test_messages_go_with_the_points_before_which_they_were_taken(store: AgentStore) -> None:
+    assert store.run(service, "s").status == "idle"
+    for n in range(12):
+        store.send("s", f"message {n} " * 10, key=str(n))
+    store.pause("s")
+    assert store.run(service, "s").status == "idle"
+    collect(store, keep_last=2)
+    assert messages(store).count("received") < 6 < messages(store).count("dropped")
+    assert not store.send("s", "again", key="3"), "a key is one message, also when its record is gone"
+    store.send("s", "one more")
+    assert store.run(service, "s").status == "idle"
+    assert store.state_at("s")["newest"] == "one more"
+    assert store.verify("s", read_data=True).ok
+
+
+def test_messages_that_come_again_stay(store: AgentStore) -> None:
+    """A branch took them that was left: the present one has not got that far."""
+    with store.session("s") as s:
+        s.checkpoint("start")
+        s.state["got"] = []
+    for n in range(4):
+        store.send("s", n)
+    with store.session("s") as s:
+        for _ in range(4):
+            s.state["got"].append(s.receive())
+            s.save()
+    store.rollback("s", "start")
+    collect(store, keep_last=1)
+    with store.session("s") as s:
+        assert [s.receive() for _ in range(4)] == [0, 1, 2, 3]

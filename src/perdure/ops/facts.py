@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perdure.stores.contract import Head, Lease, Point, Store
 
 _READ: Final = SNAPSHOTS | frozenset(
-    {"keyframe", "action_started", "action_finished", "settled", "status", "rolled_back", "note", "asked"}
+    {"keyframe", "action_started", "action_finished", "settled", "status", "rolled_back", "note", "asked", "received"}
 )
 """The kinds whose bodies say something that is asked here."""
 
@@ -42,6 +42,7 @@ class Facts:
     `stubs` are those of the records with a body; `actions` the records of each action, with those of its undo, by its
     start; `needs` the chunks that each keyframe names, `opening` those that each body needs to be read.
     `open` are the records before a snapshot that the code can still claim if it is entered there, by the snapshot.
+    `untaken` are messages that a branch took which was left: the present one may have to take them again.
     `leaving` are records that start a branch, `referred` actions that other records speak of, `doubtful` those that are
     in doubt, `serious` those that may not run twice unasked, `standing` those whose effect stands on a branch that was
     left, with all that share its idempotency key.
@@ -67,6 +68,7 @@ class Facts:
     leaving: set[int] = field(default_factory=set)
     named: set[int] = field(default_factory=set)
     marked: set[int] = field(default_factory=set)
+    untaken: set[int] = field(default_factory=set)
 
     @property
     def session(self) -> str:
@@ -136,6 +138,9 @@ def _fold(found: Facts, entries: list[Entry]) -> None:
     everything = Actions(told)
     found.doubtful = {undone.get(seq, seq) for seq, action in everything.items() if action.known is None}
     found.serious = {seq for seq, action in everything.items() if action.effect != "repeatable"}
+    if found.summary.left:
+        mine = {entry.seq for entry in branch(entries)}
+        found.untaken = {entry.seq for entry in entries if entry.kind == "received" and entry.seq not in mine}
     found.standing = set(_standing(everything, Actions(branch(entries))) if found.summary.left else ())
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perdure.ops.facts import Facts
 
 DROPPED: Final = frozenset(
-    {"saved", "keyframe", "action_started", "action_finished", "settled", "value", "owned", "status"}
+    {"saved", "keyframe", "action_started", "action_finished", "settled", "value", "owned", "status", "received"}
 )
 """The kinds whose bodies may go. All others are small, or say what the session is."""
 
@@ -62,6 +62,7 @@ def stay(facts: Facts, snapshots: Collection[int], *, pinned: int) -> Stay:
     """What must stay if these snapshots do; without what they are made from (`bases`)."""
     found = _points_and_records(facts, snapshots, pinned=pinned)
     oldest = min(found.snapshots, default=facts.head.seq)
+    found.records |= {seq for seq, kind in facts.kinds.items() if kind == "received" and seq > oldest}
     for start, records in facts.actions.items():
         if _is_kept(facts, start, records, oldest=oldest, keep=found.records):
             found.records.update(records)
@@ -72,7 +73,9 @@ def _points_and_records(facts: Facts, snapshots: Collection[int], *, pinned: int
     """Every snapshot that stays is one to go back to, with all that the code is answered with there."""
     found = Stay(set(snapshots))
     keep = found.records
-    keep |= facts.marked | facts.leaving | {seq for seq, kind in facts.kinds.items() if kind not in DROPPED}
+    keep |= (
+        facts.marked | facts.leaving | facts.untaken | {seq for seq, kind in facts.kinds.items() if kind not in DROPPED}
+    )
     keep.update(range(1, pinned + 1))
     keep.update(range(facts.summary.reentry, facts.head.seq + 1))
     keep |= {_newest(facts, "owned"), _newest(facts, "status")}
