@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -703,3 +704,21 @@ def writing_elsewhere(path: Path) -> Iterator[None]:
         yield
         process.stdin.write(b"\n")
         process.stdin.flush()
+
+
+def test_a_log_whose_name_may_be_lost_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite itself takes no notice when the folder cannot be synced in which it has made its log."""
+    SqliteStore(tmp_path / "agents.db").close()
+    right = os.fsync
+
+    def fails(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        right(file)
+
+    with SqliteStore(tmp_path / "agents.db") as store:
+        monkeypatch.setattr(os, "fsync", fails)
+        with pytest.raises(StoreFailedError, match="folder cannot be synced"):
+            store.create("s", owner="me")
+        monkeypatch.setattr(os, "fsync", right)
+        assert store.create("s", owner="me").epoch == 1

@@ -101,13 +101,14 @@ def lost_names(trace: list[list[str]]) -> Iterator[str]:
 def is_allowed_silence(trace: list[list[str]]) -> bool:
     """Whether a failure that nobody was told of is none of an acknowledgement.
 
-    SQLite takes no notice when the sync of a folder fails. The hint of a store of files is told after the sync, and no
-    append depends on it. What fails when all is closed is carried over next time.
+    SQLite takes no notice when the sync of a folder fails; the store has synced it before. The hint of a store of files
+    is told after the sync, and no append depends on it. What fails when all is closed is carried over next time.
     """
     at = next(n for n, call in enumerate(trace) if call[5] != "0")
     kind, _, path, *_ = trace[at]
     after = [call[2] for call in trace[at:] if call[0] == "A"]
-    return (kind, path) == ("S", ".") or path.endswith("/head.json") or not after
+    named = any((call[0], call[2], call[5]) == ("S", ".", "0") for call in trace[:at])
+    return ((kind, path) == ("S", ".") and named) or path.endswith("/head.json") or not after
 
 
 def lives(

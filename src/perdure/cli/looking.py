@@ -215,7 +215,8 @@ def _branch(found: LogBranch) -> tuple[object, ...]:
 
 
 def _action(found: ActionDetail) -> tuple[object, ...]:
-    return found.seq, one_line(found.call, chars_max=70), found.effect, found.outcome, found.attempts
+    ended = f"{found.outcome}, left early" if found.left_early else found.outcome
+    return found.seq, one_line(found.call, chars_max=70), found.effect, ended, found.attempts
 
 
 def _next(found: Detail, where: Place) -> str | None:

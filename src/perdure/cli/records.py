@@ -63,7 +63,9 @@ def _ended(entry: Entry) -> str:
     else:
         told = ""
     by = f" by {entry['by']}" if entry.kind == "settled" and entry["by"] else ""
-    return f"#{entry['started']} {entry['how']}{by} {told}"
+    cut_us = (entry.body.get("stream") or {}).get("cut_us")
+    left = f", left early by the code after {cut_us / 1e6:.1f} s" if cut_us is not None else ""
+    return f"#{entry['started']} {entry['how']}{left}{by} {told}"
 
 
 def _received(entry: Entry) -> str:

@@ -47,7 +47,8 @@ class ActionDetail:
     """One action.
 
     `outcome` is result, error, unstorable, not done, abandoned, undone, running (its session is), in doubt (started,
-    not known to have happened) or cut off (the same, for one that is safe to run again).
+    not known to have happened) or cut off (the same, for one that is safe to run again). `left_early`: a stream that
+    the code left before its end.
     """
 
     seq: int
@@ -57,6 +58,7 @@ class ActionDetail:
     attempts: int
     parent: int | None
     started_us: int
+    left_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,13 @@ def _action(action: Action, *, running: bool) -> ActionDetail:
         attempts=action.attempts,
         parent=action.parent,
         started_us=action.started_us,
+        left_early=_is_left_early(action),
     )
+
+
+def _is_left_early(action: Action) -> bool:
+    stream = action.outcome.stream if action.outcome is not None else None
+    return stream is not None and stream.cut_us is not None
 
 
 def _outcome(action: Action, *, running: bool) -> str:

@@ -70,7 +70,14 @@ def connect_writer(path: Path, *, busy_s: float, settings: tuple[str, ...]) -> s
     """A connection in autocommit mode, with these pragmas, to a store that is there."""
     if _is_read_only(path):
         raise StoreFailedError(f"{path}: its file system is read-only here; reading works, writing does not")
-    return _connection(path, "mode=rw", busy_s=busy_s, settings=settings)
+    db = _connection(path, "mode=rw", busy_s=busy_s, settings=settings)
+    try:
+        db.execute("SELECT tick FROM store").fetchone()  # now the log is there
+        _sync_folder(path)  # its name: SQLite syncs the folder, too, but takes no notice when that fails
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def connect_reader(descriptor: Descriptor, *, busy_s: float, settings: tuple[str, ...]) -> sqlite3.Connection:
