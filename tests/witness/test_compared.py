@@ -278,7 +278,7 @@ def test_an_erasure_behind_its_back(place: Place) -> None:
     place.save("s", turn=1)
     with perdure.open(place.url) as store:
         store.erase("s")
-    with place.open() as store, pytest.raises(WitnessError, match="told of no erasure"):
+    with place.open() as store, pytest.raises(WitnessError, match="no erasure was told"):
         store.state_at("s")
 
 
@@ -290,7 +290,7 @@ def test_a_session_that_is_gone_is_not_begun_afresh(tmp_path: Path) -> None:
         db.execute("DELETE FROM records")
     with place.open() as store:
         for make in (lambda: store.session("s"), lambda: store.run(agent, "s")):
-            with pytest.raises(WitnessError, match="told of no erasure"):
+            with pytest.raises(WitnessError, match="no erasure was told"):
                 make()
         with pytest.raises(SessionUnknownError):
             store.state_at("never")

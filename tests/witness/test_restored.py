@@ -88,7 +88,7 @@ def test_the_store_that_was_left_is_known_as_such(place: Place) -> None:
     place.restore(place.folder / "newest")
     with place.open() as store:
         for session in ("s", "late"):
-            with pytest.raises(WitnessError, match="incarnation 0, the witness knows 1"):
+            with pytest.raises(WitnessError, match="of incarnation 0, and 1 was begun since"):
                 store.state_at(session)
 
 

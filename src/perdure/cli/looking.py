@@ -102,7 +102,8 @@ def _in_a_tree(found: list[SessionInfo]) -> dict[SessionInfo, int]:
 def _row(info: SessionInfo, depth: int) -> tuple[object, ...]:
     reason, waiting = one_line(info.reason, chars_max=60), info.messages or ""
     name = f"{'  ' * depth}{info.id.rpartition('/')[2]}" if depth else info.id
-    return name, info.status, reason, waiting, info.saves, info.actions, age(info.updated_us), info.owner
+    written = age(info.updated_us) if info.updated_us else ""  # of a damaged one it is not known
+    return name, info.status, reason, waiting, info.saves, info.actions, written, info.owner
 
 
 def show(

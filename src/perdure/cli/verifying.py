@@ -121,7 +121,7 @@ def _tell(report: Report) -> None:
     output.say(f"{report.session}: {report.records} records, {told}")
     for problem in report.problems:
         output.say(f"  {one_line(str(problem), chars_max=300)}")
-    if not report.ok:
+    if not report.ok and report.problems[0].kind != "witness":
         output.say(f"  provably good: {_good(report.newest_valid)}")
 
 

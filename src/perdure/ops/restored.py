@@ -93,7 +93,7 @@ def _taken_on(store: Store, head: Head, note: Mapping[str, object], *, owner: st
 
 
 def _named(told: Told | None) -> dict[str, object] | None:
-    return None if told is None else {"seq": told.seq, "epoch": told.epoch, "chain": told.chain}
+    return None if told is None else {"seq": told.seq, "epoch": told.epoch, "chain": told.chain.hex()}
 
 
 def _lost(store: Store, roll: Mapping[str, Told], there: set[str], *, number: int) -> list[str]:

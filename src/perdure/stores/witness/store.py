@@ -125,7 +125,7 @@ class WitnessedStore(Around):
             raise _absent(told) or refusals.unknown(told.session, url=self.url) from None
         except SessionErasedError:
             if told.what == HEAD and told.seq:
-                raise _wrong(told, "it is erased in the store, and the witness was told of no erasure") from None
+                raise _wrong(told, "it is erased in the store, and no erasure was told") from None
             raise
         if told.what == ERASED:
             raise _wrong(told, "it was erased, and is in this copy of the store")
@@ -140,7 +140,7 @@ class WitnessedStore(Around):
         if not told.seq or head.seq == told.seq:
             return ""
         there = self.inner.read_at(told.session, [told.seq])[0].chain
-        return "" if there == told.chain else f"its record {told.seq} is another one ({there.hex()[:12]}…)"
+        return "" if there == told.chain else _another(told.seq, there)
 
     def _check_new(self, session: str) -> None:
         """Raises unless a session of this id may be made."""
@@ -321,28 +321,32 @@ def _absent(told: Told) -> WitnessError | SessionErasedError | None:
         return refusals.erased(told.session)
     if told.what == LOST or not told.seq:
         return None
-    return _wrong(told, "the store does not have it, and the witness was told of no erasure")
+    return _wrong(told, "it is gone from the store, and no erasure was told")
 
 
 def _difference(told: Told, head: Head) -> str:
     """What a head says against what was told; "" if nothing."""
     there = incarnation_of(head.epoch)
     if there < told.incarnation:
-        return f"the store is of incarnation {there}, the witness knows {told.incarnation}"
+        return f"the store is older than its witness: of incarnation {there}, and {told.incarnation} was begun since"
     if head.seq < told.seq:
-        return f"its log ends at record {head.seq} ({head.chain.hex()[:12]}…, epoch {head.epoch})"
+        at = f"record {head.seq} ({head.chain.hex()[:12]}…, epoch {head.epoch})"
+        return f"the store is older than its witness: the log ends at {at}"
     if head.seq == told.seq and head.chain != told.chain:
-        return f"its record {head.seq} is another one ({head.chain.hex()[:12]}…)"
+        return _another(head.seq, head.chain)
     return ""
 
 
+def _another(seq: int, chain: bytes) -> str:
+    return f"the store has another log: its record {seq} is another one ({chain.hex()[:12]}…)"
+
+
 def _wrong(told: Told, what: str) -> WitnessError:
-    when = datetime.fromtimestamp(told.time_us / 1e6, UTC).isoformat(timespec="seconds")
+    when = datetime.fromtimestamp(told.time_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     known = f"record {told.seq} ({told.chain.hex()[:12]}…, epoch {told.epoch})" if told.seq else told.what
     return WitnessError(
-        f"{told.session}: {what}; the witness was told of {known} at {when}. This is an older or another copy of the "
-        "store: bring the newest back. If it was restored on purpose, accept that on the record: "
-        "perdure verify --accept-restored WHY"
+        f"{told.session}: {what}; the witness was told of {known} at {when}. Bring the newest store back; a copy that "
+        "was restored on purpose is accepted by: perdure verify --accept-restored WHY"
     )
 
 
