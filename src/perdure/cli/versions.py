@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.console import Console
+from rich.progress import Progress, TextColumn
 
 from perdure.cli import options, output, running, shape
 from perdure.cli.deciding import chosen_by
@@ -15,7 +18,7 @@ from perdure.cli.text import one_line
 from perdure.errors import HeldError, MigrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from perdure.runtime.migrating import Migrated, Migration
     from perdure.runtime.store import AgentStore
@@ -52,8 +55,9 @@ def migrate(
     running.find_from_here()
     with where.open() as opened:
         fn = running.load(target) if target else None
-        tell: Callable[[Migrated], None] = _nothing if as_json else _tell
-        found = _stoppable(opened, to, fn=fn, session=session, prefix=prefix, dry_run=dry_run, on_each=tell)
+        which: dict[str, Any] = {"session": session, "prefix": prefix}
+        with _telling(opened, prefix if session is None else None, as_json=as_json) as tell:
+            found = _stoppable(opened, to, fn=fn, dry_run=dry_run, on_each=tell, **which)
     if as_json:
         output.document(shape.migration(found))
     else:
@@ -72,6 +76,26 @@ def _stoppable(store: AgentStore, to: str, **options: Any) -> Migration:
 
     with stopping(stop):
         return store.migrate(to, stop=lambda: bool(heard), **options)
+
+
+@contextlib.contextmanager
+def _telling(store: AgentStore, prefix: str | None, *, as_json: bool) -> Iterator[Callable[[Migrated], None]]:
+    """What tells of each session; on a terminal also how many there are and are done."""
+    tell: Callable[[Migrated], None] = _nothing if as_json else _tell
+    if prefix is None or not sys.stderr.isatty():
+        yield tell
+        return
+    total = sum(head.seq > 0 for head in store.backend.heads(prefix=prefix))
+    console = Console(stderr=True, markup=False, highlight=False)
+    column = TextColumn("{task.completed} of {task.total} sessions")
+    with Progress(column, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as shown:
+        task = shown.add_task("", total=total)
+
+        def told(found: Migrated) -> None:
+            tell(found)
+            shown.advance(task)
+
+        yield told
 
 
 def _nothing(_: Migrated) -> None:
