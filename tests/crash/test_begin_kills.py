@@ -10,6 +10,8 @@ import perdure
 from perdure import faults
 from perdure.errors import SessionExistsError
 from perdure.runtime.store import AgentStore
+from perdure.stores import open_store
+from perdure.testing.broken import WritesOneByOne
 from tests.crash.test_moving import dying_at
 
 POINTS = ["begin.made", "append.before", "append.inside", "append.after", "begin.whole"]
@@ -54,3 +56,13 @@ def test_killed_anywhere_it_is_whole_or_begins_again(point: str, url: str, file:
         with store.session("q") as s:
             s.state["config"] = None
         assert store.state_at("q") == STATE | {"config": None}
+
+
+def test_a_build_that_writes_it_in_pieces_is_caught(file: Path, tmp_path: Path) -> None:
+    def begin() -> None:
+        with AgentStore(WritesOneByOne(open_store(str(tmp_path / "other.db")))) as store:
+            store.begin(file)
+
+    assert dying_at("append.inside", 2, begin)
+    with opened(URLS[0], tmp_path) as store:
+        assert [(info.id, info.status) for info in store.sessions()] == [("q", "damaged")]

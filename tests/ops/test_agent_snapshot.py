@@ -28,6 +28,7 @@ from perdure.errors import (
     NoPointError,
     ProtocolError,
     RefusedError,
+    SecretFoundError,
     SessionExistsError,
     SessionUnknownError,
 )
@@ -167,6 +168,35 @@ def test_only_the_last_calls_are_told_unless_more_are_wanted(store: AgentStore) 
     assert taken.tool_calls[-1].arguments == {"what": "54"}
     assert len(store.snapshot("q", calls=2).tool_calls) == 2
     assert len(store.snapshot("q", calls=0).tool_calls) == 55
+
+
+def test_a_fork_and_what_retention_left_are_taken_too(store: AgentStore) -> None:
+    with store.session("q") as s:
+        for n in range(30):
+            s.state.update(step=s.call(len, "x" * n))
+            s.checkpoint(f"point {n}")
+    store.fork("q", at="point 3", into="f")
+    assert [call.result for call in store.snapshot("f").tool_calls] == [0, 1, 2, 3]
+    assert (store.snapshot("f").session_data.current_step, store.snapshot("f", at="point 1").state) == (3, {"step": 1})
+    with store.session("f") as s:
+        s.state["step"] = "own"
+    taken = store.snapshot("f")
+    assert (taken.state, taken.metadata.parent) == ({"step": "own"}, store.snapshot("f", at="point 3").snapshot_id)
+
+    with store.session("g") as s:
+        for n in range(60):
+            s.state.update(step=n)
+            s.save()
+    assert store.gc("g", keep_last=2, dry_run=False).sessions
+    assert store.snapshot("g").state == {"step": 59}
+    assert store.begin(store.snapshot("g"), into="h").form == "handle"
+
+
+def test_it_shows_itself_without_what_is_in_it(other: AgentStore) -> None:
+    with other.session("q") as s:
+        s.state["x"] = "what is in it"
+    taken = other.snapshot("q")
+    assert repr(taken) == f"<AgentSnapshot {taken.snapshot_id} of q at #{taken.metadata.seq}>"
 
 
 def test_parts_are_mapped_as_they_are_declared(other: AgentStore) -> None:
@@ -369,6 +399,16 @@ def test_what_is_in_clear_has_masks_and_their_paths(protocol: str, tmp_path: Pat
         other.begin(tmp_path / "s")
     other.begin(tmp_path / "s", accept_masked=True)
     assert other.verify("q").ok
+
+
+def test_secrets_in_it_are_as_in_any_session(tmp_path: Path, other: AgentStore) -> None:
+    with perdure.open("memory:", keys=KEY) as store:
+        with store.session("q") as s:
+            s.state["config"] = {"api_key": "hunter2hunter2"}
+        taken = store.snapshot("q")
+    with pytest.raises(SecretFoundError, match=r"config\.api_key"):
+        other.begin(taken)
+    assert other.backend.heads() == []
 
 
 def test_pickle_is_for_sealed_files_only(tmp_path: Path) -> None:

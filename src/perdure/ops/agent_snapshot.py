@@ -159,7 +159,7 @@ class Metadata:
     checksum: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AgentSnapshot:
     """An agent at one point: `store.snapshot("q-42")` takes one, `write` files it, `store.begin` goes on from it."""
 
@@ -171,6 +171,10 @@ class AgentSnapshot:
     tool_calls: tuple[ToolCall, ...]
     internal_state: InternalState
     metadata: Metadata
+
+    def __repr__(self) -> str:
+        """Which one it is; what is in it may be long, and nobody's business."""
+        return f"<AgentSnapshot {self.snapshot_id} of {self.metadata.session} at #{self.metadata.seq}>"
 
     @property
     def state(self) -> dict[str, Any]:

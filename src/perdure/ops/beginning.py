@@ -53,7 +53,8 @@ def begin(store: Store, snapshot: AgentSnapshot, *, into: str | None, steps: str
     form, entry = _form(snapshot, steps)
     _check(snapshot, consent)
     _check_free(store, session)
-    drafts = [_opened(snapshot, form, entry, by=consent.by), _saved(snapshot)]
+    state = values.decode(store.guard.passed(values.encode(snapshot.state)).data)
+    drafts = [_opened(snapshot, form, entry, by=consent.by), _saved(snapshot, state)]
     if snapshot.metadata.doubts or snapshot.metadata.masked:
         drafts.append(_told(snapshot, by=consent.by))
     store.guard.named(session, at="the session's id")
@@ -147,8 +148,8 @@ def _opened(snapshot: AgentSnapshot, form: str, entry: str, *, by: str) -> Draft
     return Draft("opened", body)
 
 
-def _saved(snapshot: AgentSnapshot) -> Draft:
-    ops = [["set", [name], value] for name, value in snapshot.state.items()]
+def _saved(snapshot: AgentSnapshot, state: dict[str, Any]) -> Draft:
+    ops = [["set", [name], value] for name, value in state.items()]
     body = {
         "parent": 0,
         "delta": values.encode(ops),

@@ -49,7 +49,7 @@ def read(cls: Any, found: Any, *, at: str = "$") -> Any:
         _check(type(found) is list, at, "list")
         return tuple(read(get_args(cls)[0], item, at=f"{at}[{number}]") for number, item in enumerate(found))
     if get_origin(cls) is dict:
-        _check(type(found) is dict, at, "dict")
+        _check(type(found) is dict and all(type(name) is str for name in found), at, "dict with text as keys")
         return {name: read(get_args(cls)[1], item, at=f"{at}.{name}") for name, item in found.items()}
     return None if found is None else read(_some(cls), found, at=at)
 
