@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.values import Opaque, decode, encode
+from perdure.values import PROTOCOLS, Opaque, decode, encode
 from tests.cases.elsewhere import loaded_elsewhere, told_elsewhere
 
 REGISTERED = """
@@ -33,7 +33,7 @@ put("back")
 """
 
 
-@pytest.mark.parametrize("codec", ["msgpack", "json"])
+@pytest.mark.parametrize("codec", PROTOCOLS)
 @pytest.mark.parametrize(
     ("text", "start"),
     [(REGISTERED, "import plans\n"), (ALLOWED, "from perdure.values import allow\nallow('plans')\nimport plans\n")],
@@ -45,7 +45,7 @@ def test_a_class_that_is_gone_is_inert_survives_a_save_and_comes_back(
     data = loaded_elsewhere(tmp_path, start + SAVE, codec=codec)
     (tmp_path / "plans.py").unlink()
 
-    held = decode(data, codec=codec)
+    held = decode(data, codec=codec, pickled=True)
     assert type(held["plan"]) is Opaque
     assert held["plan"].tag in ("acme.Plan", "plans:Plan")
     held["n"] = 1
@@ -53,7 +53,9 @@ def test_a_class_that_is_gone_is_inert_survives_a_save_and_comes_back(
     assert again == data
 
     (tmp_path / "plans.py").write_text(text)
-    assert decode(loaded_elsewhere(tmp_path, start + LOAD, codec=codec, data=again), codec=codec) == "back"
+    assert (
+        decode(loaded_elsewhere(tmp_path, start + LOAD, codec=codec, data=again), codec=codec, pickled=True) == "back"
+    )
 
 
 AGENT = """

@@ -16,7 +16,7 @@ import pytest
 
 import perdure
 from perdure.errors import UnstorableError
-from perdure.values import AbsentValue, encode
+from perdure.values import PROTOCOLS, AbsentValue, encode
 from tests.property import classes as c
 
 
@@ -51,7 +51,7 @@ WRAPS: list[tuple[Callable[[Any], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("codec", ["msgpack", "json"])
+@pytest.mark.parametrize("codec", PROTOCOLS)
 @pytest.mark.parametrize("name", CULPRITS)
 def test_the_path_to_the_one_value_is_in_the_error_at_every_depth(name: str, codec: str) -> None:
     value, path = CULPRITS[name](), ""

@@ -62,7 +62,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[perdure.
         store.run(agent, "done")
         store.fork("done", at="paid 4", into="forked")
         chat(store, "gone", 40)
-        store.gc("gone", keep_last=2)
+        assert store.gc("gone", keep_last=2, dry_run=False).chunks
         STATE["cut"] = 5
         with pytest.raises(KeyboardInterrupt):
             store.run(agent, "cut")
@@ -94,6 +94,7 @@ def test_all_of_a_store_is_the_same_in_another_protocol(
             == sessions(source)
             == {*["chat", "done", "forked", "gone", "cut"]}
         )
+        assert any(entry.kind == "dropped" for entry in target.log("gone"))
         for session in sessions(source):
             assert target.verify(session).ok, target.verify(session)
             assert entries(target, session) == entries(source, session)

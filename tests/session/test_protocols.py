@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,36 @@ def test_keyframes_are_in_the_protocol(tmp_path: Path) -> None:
         assert chunks
         assert {unseal(chunk)[0] for chunk in chunks} == {"json"}
         assert store.verify("a").ok
+
+
+@pytest.mark.parametrize("protocol", OPEN)
+def test_what_retention_leaves_is_in_the_protocol(protocol: str, tmp_path: Path) -> None:
+    with perdure.open(tmp_path / "a.db", protocol=protocol) as store:
+        with store.session("a") as s:
+            for turn in range(60):
+                s.state.setdefault("turns", []).append((turn, "word " * 50))
+                s.save()
+        before = store.state_at("a")
+        found = store.gc("a", keep_last=2, dry_run=False)
+        assert sum(one.records for one in found.sessions) > 30
+        assert store.state_at("a") == before
+        assert store.verify("a").ok
+        reader = Reader(store.backend, "a")
+        amended = [record for record in reader.records(after=0) if record.kind == "amended"]
+        assert {unseal(record.body)[0] for record in amended} == {protocol}
+
+
+@pytest.mark.parametrize("protocol", OPEN)
+def test_a_damaged_chunk_is_made_again_in_its_protocol(protocol: str, tmp_path: Path) -> None:
+    with perdure.open(tmp_path / "a.db", protocol=protocol) as store, store.session("a") as s:
+        for turn in range(60):
+            s.state.setdefault("turns", []).append((turn, "word " * 50))
+            s.save()
+    with sqlite3.connect(tmp_path / "a.db") as raw:
+        assert raw.execute("UPDATE chunks SET content = zeroblob(100)").rowcount
+    with perdure.open(tmp_path / "a.db", protocol=protocol) as store:
+        assert len(store.state_at("a")["turns"]) == 60
+        assert [entry.kind for entry in store.log("a")].count("saved") >= 60
 
 
 def test_values_in_bodies_are_readable_without_a_second_decoder(tmp_path: Path) -> None:
