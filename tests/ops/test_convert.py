@@ -236,3 +236,14 @@ def test_killed_anywhere_and_done_again_it_is_whole(
         for session in sessions(source):
             assert target.verify(session).ok
             assert entries(target, session) == entries(source, session)
+
+
+@pytest.mark.parametrize("protocol", ["json", "protobuf"])
+def test_what_was_scrubbed_is_converted_as_it_is_now(source: perdure.AgentStore, protocol: str, tmp_path: Path) -> None:
+    source.scrub("word 31 word", session="chat", mask="* * *", dry_run=False)
+    with perdure.open(tmp_path / "target.db") as target:
+        assert {one.how for one in source.convert(target, protocol=protocol)} == {"converted"}
+        assert target.verify("chat").ok
+        assert entries(target, "chat") == entries(source, "chat")
+        assert target.state_at("chat") == source.state_at("chat")
+        assert "* * *" in target.state_at("chat")["messages"][31]["content"]
