@@ -23,7 +23,7 @@ POINTS: Final = {
     "rekey.begun": "a family has a new data key, nothing is sealed with it",
     "rekey.part": "some bodies or chunks are sealed with the new data key, others are not",
     "envelope.inside": "the new envelope of a family is written, its transaction is not yet committed",
-    "scrub.slice": "some bodies gave way to others without the secret, the rest of them have it still",
+    "scrub.session": "the records of a session have the secret no more, other sessions and chunks have it still",
     "scrub.swept": "no record and no chunk has the secret any more, what the store has freed may still hold it",
     "purge.inside": "a segment of a log is written anew without what is gone, the others are not",
     "effect.before": "the start of an action is recorded as its class demands; its function has not been called",

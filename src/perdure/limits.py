@@ -61,9 +61,6 @@ SLICE_RECORDS: Final = 500
 SLICE_BYTES: Final = 1 << 20
 """Housekeeping removes or gives back about so much in one transaction."""
 
-SCRUB_RECORDS: Final = 100
-"""Scrubbing replaces so many bodies in one transaction."""
-
 SCRUB_CHARS_MIN: Final = 6
 """A shorter text is not scrubbed: it would be found in words that have nothing to do with it."""
 

@@ -54,9 +54,9 @@ def agent(s: perdure.Session) -> Any:
     return [said, s.state["config"]["client"]["key"]]
 
 
-def made(url: str) -> perdure.AgentStore:
+def made(url: str, **options: Any) -> perdure.AgentStore:
     """A store of before, which let everything in: a run that waits, a fork of it, a handle with keyframes."""
-    store = perdure.open(url, secrets="allow")
+    store = perdure.open(url, secrets="allow", **options)
     store.run(agent, "run", input={"key": CANARY}, labels={"who": f"ann {CANARY}"})
     store.fork("run", at=f"point {CANARY}", into="fork", reason=f"try {CANARY}")
     with store.session("handle", append_only=["messages"]) as s:
@@ -80,6 +80,17 @@ URLS = ["sqlite:///store.db", "file:store", "memory:"]
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> perdure.AgentStore:
     monkeypatch.chdir(tmp_path)
     return made(request.param)
+
+
+@pytest.mark.parametrize("options", [{"protocol": "json"}, {"protocol": "protobuf"}, {"keys": bytes(32)}], ids=str)
+def test_it_goes_out_of_every_protocol_and_out_of_sealed_stores(options: dict[str, Any], tmp_path: Path) -> None:
+    with made(f"sqlite:///{tmp_path}/store.db", **options) as store:
+        before = states(store)
+        assert store.scrub(CANARY, mask=MASK, dry_run=False).clean
+        assert states(store) == {place: replaced(state) for place, state in before.items()}
+        assert bytes_of.in_store(CANARY, store) == []
+        assert all(store.verify(name).ok for name in ("run", "fork", "handle"))
+    assert bytes_of.in_files(CANARY, tmp_path) == []
 
 
 def states(store: perdure.AgentStore) -> dict[tuple[str, int], Any]:
@@ -264,12 +275,12 @@ def test_killed_at_each_point_it_is_done_again(url: str, tmp_path: Path, monkeyp
 
     killed("amend.inside", after=0)
     killed("sweep.inside", after=0)
-    killed("scrub.slice", after=0)
+    killed("scrub.session", after=0)
     killed("amend.inside", after=0)
     killed("scrub.swept", after=1)
     if url.startswith("file"):
         killed("purge.inside", after=1)
-    assert kills.keys() >= {"amend.inside", "scrub.slice", "sweep.inside", "scrub.swept"}
+    assert kills.keys() >= {"amend.inside", "scrub.session", "sweep.inside", "scrub.swept"}
     assert ("purge.inside" in kills) == url.startswith("file")
     with perdure.open(url, secrets="allow") as store:
         assert store.scrub(CANARY, mask=MASK, dry_run=False).clean

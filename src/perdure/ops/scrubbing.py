@@ -1,8 +1,8 @@
 """`scrub`: a text that got into a store by mistake goes for good, out of all that was ever written with it.
 
-Bodies give way to others on the record, in slices of one short transaction each, so the chain, the restore points and
-the run stay. Chunks are made anew under new addresses; the old ones go when nothing names them. Killed anywhere it is
-done again.
+Bodies give way to others on the record, those of one session in one transaction: a state that is made of a keyframe and
+deltas is never half of each. So the chain, the restore points and the run stay. Chunks are made anew under new
+addresses; the old ones go when nothing names them. Killed anywhere it is done again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure import clock, faults, limits, values
+from perdure import clock, faults, values
 from perdure.errors import DamageError, HeldError, RefusedError
 from perdure.log import dropped
 from perdure.log.entry import Entry, link, sealed
@@ -91,7 +91,7 @@ class _Scrubbing:
     summary: Summary
     seqs: list[int] = field(default_factory=list)
     from_base: list[tuple[int, bytes]] = field(default_factory=list)
-    points: dict[int, tuple[Point, Point]] = field(default_factory=dict)
+    points: list[tuple[Point, Point]] = field(default_factory=list)
     marks: list[tuple[bytes, bytes, int]] = field(default_factory=list)
 
 
@@ -128,18 +128,16 @@ def _family(family: _Family, *, dry_run: bool) -> Iterator[Scrubbed]:
     except (HeldError, RefusedError, DamageError) as error:
         yield from (Scrubbed(session, left_alone=str(error)) for session in family.ids)
         return
-    todo = [one for one in planned if one.seqs]
     for one in planned:
         if not dry_run:
             _do(one)
         yield Scrubbed(one.reader.session, len(one.seqs))
     if not dry_run:
-        _finish(family, is_new=bool(todo or family.moved))
+        _finish(family)
 
 
-def _finish(family: _Family, *, is_new: bool) -> None:
+def _finish(family: _Family) -> None:
     """What nothing names any more goes, and what the place keeps of it: also what a killed one has left."""
-    del is_new
     _, why = sweep(family.store, family.ids)
     if why:
         raise HeldError(f"{why}: the records are scrubbed, chunks that have it are still there; scrub again")
@@ -204,7 +202,7 @@ def _planned(family: _Family, session: str) -> _Scrubbing:
         one.seqs.append(record.seq)
         one.marks += ((old, now, record.seq) for old, now in zip(*marks, strict=True) if old != now)
         if entry.kind == "saved" and entry["name"] != made["name"]:
-            one.points[record.seq] = _point(entry), _point(new)
+            one.points.append((_point(entry), _point(new)))
     return one
 
 
@@ -231,12 +229,11 @@ def _body(one: _Scrubbing, record: Record, entry: Entry) -> dict[str, Any] | Non
 
 
 def _do(one: _Scrubbing) -> None:
-    """Replaces the bodies, slice by slice; a fork says so of those that it begins with, too."""
+    """Replaces the bodies; a fork says so of those that it begins with, too."""
     base = _replaced_in_bases(one)
-    for begin in range(0, max(len(one.seqs), bool(base)), limits.SCRUB_RECORDS):
-        _amend(one, one.seqs[begin : begin + limits.SCRUB_RECORDS], also=base)
-        base = []
-        faults.reach("scrub.slice")
+    if one.seqs or base:
+        _amend(one, also=base)
+        faults.reach("scrub.session")
 
 
 def _replaced_in_bases(one: _Scrubbing) -> list[tuple[int, bytes]]:
@@ -250,11 +247,11 @@ def _replaced_in_bases(one: _Scrubbing) -> list[tuple[int, bytes]]:
     return [pair for pair in found if pair not in mine]
 
 
-def _amend(one: _Scrubbing, seqs: list[int], *, also: list[tuple[int, bytes]]) -> None:
+def _amend(one: _Scrubbing, *, also: list[tuple[int, bytes]]) -> None:
     """One transaction: bodies, index rows, the record that says so, the summary after it."""
     store, session, blobs = one.reader.store, one.reader.session, values.Blobs()
     bodies, chunks = [], dict[bytes, bytes]()
-    for record in store.read_at(session, seqs):
+    for record in store.read_at(session, one.seqs):
         entry = one.reader.open(record)
         body = _body(one, record, entry)
         if body is None:
@@ -266,33 +263,29 @@ def _amend(one: _Scrubbing, seqs: list[int], *, also: list[tuple[int, bytes]]) -
                 one.family.to(d)[0]: one.family.moved[d][0] for d in needs.contents(entry) if d in one.family.moved
             }
     replaced = sorted([*also, *((seq, digest_of(body)) for seq, body in bodies)])
-    marks = [mark for mark in one.marks if mark[2] in seqs]
-    points = [pair for seq, pair in one.points.items() if seq in seqs]
-    entry, summary = _entry(one, replaced, points, marks)
+    entry, summary = _entry(one, replaced)
     record = link(one.head.chain, entry, session=session, codec=store.protocol, key=one.reader.chain_key)
     batch = Batch(
         (record,),
-        points=tuple(new for _, new in points),
-        marks=((dropped.MARK, record.seq), *((new, seq) for _, new, seq in marks)),
+        points=tuple(new for _, new in one.points),
+        marks=((dropped.MARK, record.seq), *((new, seq) for _, new, seq in one.marks)),
         summary=summary.encoded(session=session, seq=record.seq, chain=record.chain),
     )
     change = Change(
-        bodies=tuple(bodies), marks=tuple((old, seq) for old, _, seq in marks), chunks=chunks | blobs.take()
+        bodies=tuple(bodies), marks=tuple((old, seq) for old, _, seq in one.marks), chunks=chunks | blobs.take()
     )
     store.amend(session, batch, change, seen=one.lease, head=one.head.seq, family=one.family.ids)
     one.head, one.summary = replace(one.head, seq=record.seq, chain=record.chain), summary
 
 
-def _entry(
-    one: _Scrubbing, replaced: list[tuple[int, bytes]], points: list[tuple[Point, Point]], marks: list[Any]
-) -> tuple[Entry, Summary]:
+def _entry(one: _Scrubbing, replaced: list[tuple[int, bytes]]) -> tuple[Entry, Summary]:
     """The record of what gave way, and the summary after it."""
     seq, canary, summary = one.head.seq + 1, one.family.canary, one.summary
     named, marked = summary.points, summary.marks
-    for old, new in points:
+    for old, new in one.points:
         named = without_point(named, **_row(old))
         named = with_point(named, **_row(new))
-    for was, now, at in marks:
+    for was, now, at in one.marks:
         marked = with_mark(without_mark(marked, was, seq=at), now, seq=at)
     summary = summary._replace(
         points=named, marks=marked, reason=canary.text(summary.reason), entry=canary.text(summary.entry)
