@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.ops.rekey import Rekeyed
     from perdure.ops.restored import Accepted
     from perdure.ops.scrubbing import Scrubbed, ScrubReport
+    from perdure.runtime.editing import Changes
     from perdure.runtime.migrating import Migrated, Migration
     from perdure.stores.contract import Store as Backend
 
@@ -172,6 +173,17 @@ class Keeping:
         from perdure.ops.restored import accept
 
         return accept(self.backend, reason=reason, by=by, owner=self._owner, lease_s=self._lease_s)
+
+    def edit(self, session: str, changes: Changes, *, by: str = "operator", reason: str = "") -> int:
+        """Changes the state from which the code of a session goes on, that nobody runs. The record that says so.
+
+        `changes` are values by path (`{"plan.steps[0].done": True}`), or operations as `perdure.patch` takes them. What
+        was recorded since the re-entry point is still answered. Durable on return. Raises `RefusedError` for a script,
+        one that is over, or a change that does not fit; `UnstorableError`, `HeldError`.
+        """
+        from perdure.runtime import editing
+
+        return editing.edit(self, session, changes, by=by, reason=reason)  # type: ignore[arg-type]
 
     def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
         """Makes a new session of what is good of a damaged one: a fork that ends before the damage. Durable on return.

@@ -19,8 +19,7 @@ from perdure.runtime import entry as entries
 from perdure.runtime import runner
 from perdure.session.declare import agent_of, undos_of
 from perdure.session.opening import summary_of, told
-from perdure.session.points import Start
-from perdure.session.reentry import Since, open_there
+from perdure.session.reentry import Since, Start, open_there
 from perdure.session.replaying import AsyncReplaying, Differs, Over, Replayed, Replaying
 from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.state import keyframe

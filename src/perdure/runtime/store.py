@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from perdure.runtime import operator
     from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import Detail
-    from perdure.runtime.editing import Changes
     from perdure.stores.contract import Point
     from perdure.stores.contract import Store as Backend
     from perdure.stores.keys import Given, Keys
@@ -348,17 +347,6 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
             if not kin.is_over(self.backend, child):
                 self.cancel(child, reason="its parent was rolled back", by=session)
         return done
-
-    def edit(self, session: str, changes: Changes, *, by: str = "operator", reason: str = "") -> int:
-        """Changes the state from which the code of a session goes on, that nobody runs. The record that says so.
-
-        `changes` are values by path (`{"plan.steps[0].done": True}`), or operations as `perdure.patch` takes them. What
-        was recorded since the re-entry point is still answered. Durable on return. Raises `RefusedError` for a script,
-        one that is over, or a change that does not fit; `UnstorableError`, `HeldError`.
-        """
-        from perdure.runtime import editing
-
-        return editing.edit(self, session, changes, by=by, reason=reason)
 
     def _decidable(self, session: str) -> tuple[Actions, dict[int, Entry]]:
         read = list(self.log(session))

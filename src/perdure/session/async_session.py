@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from perdure.session.declare import Agent
     from perdure.session.lease import Keeper
     from perdure.session.opening import Opened
-    from perdure.session.points import Start
+    from perdure.session.reentry import Start
     from perdure.session.shared import Commons
     from perdure.session.waiting import Awaited
 

@@ -15,6 +15,7 @@ from perdure.session.request import Ended
 if TYPE_CHECKING:
     from perdure.errors import StorableError
     from perdure.log.action import Action
+    from perdure.log.entry import Entry
     from perdure.session.call import Call
 
 
@@ -110,3 +111,16 @@ def divergence(what: str, left: Action, like: Action | None, live: Call | None) 
     if live is not None and like is not None and (name := calls.first_difference(like.args, live.named)):
         text += f". The nearest record is {calls.call_text(like.name, like.args)} (record {like.seq}): {name} differs"
     return text + ". Make the code call it as before, settle it, or resume with accept_change"
+
+
+def state_divergence(recorded: Entry, then: dict[str, Any], now: dict[str, Any]) -> str:
+    """What is told of a restore point to which the code came with another state than is recorded."""
+    names = [*then, *(name for name in now if name not in then)]
+    differs = next(
+        (n for n in names if n not in then or n not in now or not values.same(then[n], now[n])), "the order of parts"
+    )
+    return (
+        f"the code came to the restore point {recorded.seq} with another state than it had then ({differs} differs), "
+        "though neither the code nor what it was answered changed: it uses something that varies by nature. "
+        "Take times, ids and random numbers from s.now(), s.uuid() and s.random()"
+    )

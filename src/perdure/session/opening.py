@@ -25,8 +25,7 @@ from perdure.log.origin import seam_of
 from perdure.log.record import GENESIS
 from perdure.log.summary import Summary
 from perdure.session.lease import takeable
-from perdure.session.points import Start
-from perdure.session.reentry import Since, point_of, since
+from perdure.session.reentry import Since, Start, point_of, since
 from perdure.session.request import Commit, Draft
 from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.session.survey import beyond

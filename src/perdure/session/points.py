@@ -6,7 +6,7 @@ Saving, passing recorded points again, rolling back, and the end of an entry.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure import limits, values
@@ -27,6 +27,7 @@ from perdure.log.marks import key_mark, name_mark
 from perdure.session import argument, failure
 from perdure.session import call as calls
 from perdure.session import item as items
+from perdure.session.attempt import state_divergence
 from perdure.session.children import starts_elsewhere
 from perdure.session.core import Journal
 from perdure.session.flights import Flights
@@ -47,34 +48,12 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Entry
     from perdure.session.item import Sent
+    from perdure.session.reentry import Start
     from perdure.session.snapshot import Snapshot
     from perdure.state.shadow import Changes
 
 
 _log = logging.getLogger("perdure.state")
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where the code starts from its top.
-
-    The re-entry point, what the present branch recorded since, and before it about what was open there, and the state
-    there.
-    """
-
-    reentry: Entry
-    tail: list[Entry]
-    snapshot: Snapshot
-    head: int
-    epoch: int
-    left: bool
-    same_code: bool
-    point: int = 0
-    """The snapshot of that state: the one at the re-entry point, or that put in its place; 0 for the opening."""
-    seam: int = 0
-    """The last record that a fork has from its base."""
-    sent: int = 0
-    """The newest item of the inbox, as far as is known."""
 
 
 class Core(Journal):
@@ -279,7 +258,7 @@ class Core(Journal):
         if values.encode(then) == values.encode(now):
             return
         if self.same_code:
-            raise self.leave(DivergedError(_state_divergence(recorded, then, now)))
+            raise self.leave(DivergedError(state_divergence(recorded, then, now)))
         self._begin_shadow(list(then))
         for name, value in then.items():
             self.shadow.track(name, value)
@@ -467,15 +446,3 @@ def _check_name(name: str | None) -> None:
         raise RefusedError(
             f"the name of a checkpoint has 1 to {limits.NAME_CHARS_MAX} characters, this one {len(name)}"
         )
-
-
-def _state_divergence(recorded: Entry, then: dict[str, Any], now: dict[str, Any]) -> str:
-    names = [*then, *(name for name in now if name not in then)]
-    differs = next(
-        (n for n in names if n not in then or n not in now or not values.same(then[n], now[n])), "the order of parts"
-    )
-    return (
-        f"the code came to the restore point {recorded.seq} with another state than it had then ({differs} differs), "
-        "though neither the code nor what it was answered changed: it uses something that varies by nature. "
-        "Take times, ids and random numbers from s.now(), s.uuid() and s.random()"
-    )

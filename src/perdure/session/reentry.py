@@ -11,7 +11,7 @@ from perdure.log.branch import REPLACING, SNAPSHOTS, branch, is_open, is_reentry
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.log.summary import Summary
-    from perdure.session.snapshot import Reader
+    from perdure.session.snapshot import Reader, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,29 @@ class Since:
         """The snapshot that the code starts from: the one there, or that put in its place; 0 for the empty state."""
         replaced = [entry.seq for entry in self.tail if entry.kind in REPLACING]
         return replaced[-1] if replaced else self.reentry.seq if self.reentry.kind == "saved" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the code starts from its top.
+
+    The re-entry point, what the present branch recorded since, and before it about what was open there, and the state
+    there.
+    """
+
+    reentry: Entry
+    tail: list[Entry]
+    snapshot: Snapshot
+    head: int
+    epoch: int
+    left: bool
+    same_code: bool
+    point: int = 0
+    """The snapshot of that state: the one at the re-entry point, or that put in its place; 0 for the opening."""
+    seam: int = 0
+    """The last record that a fork has from its base."""
+    sent: int = 0
+    """The newest item of the inbox, as far as is known."""
 
 
 def since(reader: Reader, summary: Summary, known: list[Entry]) -> Since:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from perdure.session.call import Call
     from perdure.session.declare import Agent
     from perdure.session.face import Trying
-    from perdure.session.points import Start
+    from perdure.session.reentry import Start
     from perdure.session.request import Draft, Reading, Request, Steps
     from perdure.state.shadow import Changes
     from perdure.stores.contract import Head, Store
