@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perdure.errors import KeysError, PerdureError, SessionError, StoreFailedError
+from perdure.errors import KeysError, PerdureError, SessionError
 from perdure.stores.around import Around
 from perdure.stores.sealed import SealedStore, resealing
 
@@ -51,8 +51,6 @@ def _each(sealed: SealedStore, families: dict[str, list[str]], *, data: bool) ->
             yield _one(sealed, family, sessions, data=data)
         except SessionError:
             continue  # erased since
-        except StoreFailedError:
-            raise
         except PerdureError as error:
             yield Rekeyed(family, why=str(error))
     yield Rekeyed("", resealing.rewrap(sealed, None))

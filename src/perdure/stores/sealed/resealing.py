@@ -83,6 +83,8 @@ def reseal(store: SealedStore, sessions: Sequence[str]) -> Resealed:
     bodies = sum(work.session(session) for session in sessions)
     chunks = work.chunks(first)
     left = sum(work.count(session) for session in sessions)
+    for session in sessions if bodies or chunks else ():
+        store.inner.purge(session)
     if not left:
         _put(store, first, lambda secrets: replace(secrets, rewriting=0), always=True)
     return Resealed(bodies, chunks, left)
