@@ -262,6 +262,28 @@ def test_a_session_in_another_family(made: Subject, truth: dict[str, Any]) -> No
         made.raw.execute("UPDATE sessions SET family = ? WHERE number = ?", (mine, number))
 
 
+def test_forks_from_other_places(made: Subject, truth: dict[str, Any]) -> None:
+    """The place that the fork goes on from, earlier, later, in another session, and none."""
+    number = made.number(FORK)
+    base, seq = made.raw.execute("SELECT base, base_seq FROM sessions WHERE number = ?", (number,)).fetchone()
+    put = "UPDATE sessions SET base = ?, base_seq = ? WHERE number = ?"
+    for other in ((base, seq - 1), (base, seq + 1), (base, 1), (made.number(OTHER), seq), (None, None)):
+        made.raw.execute(put, (*other, number))
+        assert f"state of {FORK}" in check(made, truth)
+    made.raw.execute(put, (base, seq, number))
+    assert check(made, truth, verified=False) == set()
+
+
+def test_sessions_under_the_ids_of_others(made: Subject, truth: dict[str, Any]) -> None:
+    for other in (FORK, OTHER):
+        image = made.image()
+        names = {SUBJECT: other, other: SUBJECT}
+        swapped = [(row[0], names.get(row[1], row[1]), *row[2:]) for row in image["sessions"]]
+        made.put_back(image | {"sessions": swapped})
+        assert {"log", f"state of {SUBJECT}"} <= check(made, truth)
+        made.put_back(image)
+
+
 def test_rows_of_an_older_generation(made: Subject, truth: dict[str, Any]) -> None:
     """Each row as it was sealed before the data key was changed, one at a time beside the new ones."""
     older = {table: made.rows(table) for table in ("records", "chunks", "sessions")}

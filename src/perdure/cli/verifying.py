@@ -120,7 +120,7 @@ def _tell(report: Report) -> None:
     told = f"no fault; {_proved(report)}" if report.ok else "damaged"
     output.say(f"{report.session}: {report.records} records, {told}")
     for problem in report.problems:
-        output.say(f"  {one_line(str(problem), chars_max=300)}")
+        output.say(f"  {one_line(str(problem), chars_max=400)}")
     if not report.ok and report.problems[0].kind != "witness":
         output.say(f"  provably good: {_good(report.newest_valid)}")
 
