@@ -289,3 +289,31 @@ def test_the_snapshot_that_tells_of_an_error_holds_no_secret(url: str, clean: No
         outcome = store.run(agent, "a")
         assert isinstance(outcome.error, SecretFoundError)
         assert TOKEN not in str(outcome)
+
+
+@pytest.mark.parametrize("policy", ["refuse", "mask"])
+def test_in_an_event_loop_it_is_the_same(url: str, policy: str, clean: None) -> None:
+    async def sign_in(user: str) -> dict[str, str]:
+        return login(user)
+
+    async def agent(s: perdure.AsyncSession) -> Any:
+        found = [await s.call(sign_in, "ann")]
+        async with s.parallel() as block:
+            both = [block.call(sign_in, name) for name in ("bob", "eve")]
+        found += [await one for one in both]
+        s.state["found"] = found
+        await s.save()
+        s.state["found"][0]["access_token"] = TOKEN
+        if policy == "refuse":
+            with pytest.raises(SecretFoundError, match="access_token"):
+                await s.save()
+            s.state["found"][0]["access_token"] = "none"  # noqa: S105 - a state without one
+        else:
+            await s.save()
+        return s.state["found"]
+
+    with opened(url, policy) as store:
+        outcome = store.run(agent, "a")
+        assert outcome.error is None
+        kept = "none" if policy == "refuse" else MASK
+        assert [one["access_token"] for one in outcome.result] == [kept, MASK, MASK]

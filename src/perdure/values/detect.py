@@ -25,7 +25,8 @@ _NAME_TABLE: Final = bytes(
 """Small letters; what begins a text, bytes or an extension in MessagePack becomes 0."""
 
 _JOINS: Final = b"_-. "
-_FEW: Final = 64
+_FEW, _DENSE_BYTES = 64, 100
+"""With up to so many beginnings, or one for so many bytes, it is looked at what is before each; else for each name."""
 
 _ENDS: Final = tuple(end + b"\0" for end in tokens.ENDS)
 
@@ -76,7 +77,7 @@ def _step(key: Any) -> str:
 def _may_be_named(data: bytes, name: str) -> bool:
     """Whether a field with the name of a secret may be in there."""
     plain = (name.encode("utf-8", "surrogatepass") + data if name else data).translate(_NAME_TABLE, _JOINS)
-    if plain.count(0) > _FEW:
+    if plain.count(0) > max(_FEW, len(plain) // _DENSE_BYTES):
         return any(end in plain for end in _ENDS)
     return any(piece.endswith(tokens.ENDS) for piece in plain.split(b"\0")[:-1])
 

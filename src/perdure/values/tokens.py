@@ -57,7 +57,7 @@ TOKENS: Final[dict[str, str]] = {
     "google": r"AIza[\w-]{35}|GOCSPX-[\w-]{20,}",
     "groq": r"gsk_[A-Za-z0-9]{40,}",
     "huggingface": r"hf_[A-Za-z0-9]{30,}",
-    "json web token": r"eyJ[\w-]{13,}\.eyJ[\w-]{10,}\.[\w-]{10,}",
+    "json web token": r"eyJ[\w-]{17,}\.eyJ[\w-]{10,}\.[\w-]{10,}",
     "linear": r"lin_api_[A-Za-z0-9]{30,}",
     "notion": r"ntn_[A-Za-z0-9]{40,}",
     "npm": r"npm_[A-Za-z0-9]{36}",
@@ -73,7 +73,7 @@ TOKENS: Final[dict[str, str]] = {
     "vault": r"(?<=hv[sb]\.)[\w-]{24,}",
     "xai": r"xai-[A-Za-z0-9]{60,}",
 }
-"""Whose tokens look how. Each is in a *run*, 16 or more letters, digits, `_` and `-`: at its beginning, or behind one
+"""Whose tokens look how. Each is in a *run*, 20 or more letters, digits, `_` and `-`: at its beginning, or behind one
 of the two last."""
 
 _SHAPES: Final = "|".join(TOKENS.values())
@@ -90,7 +90,7 @@ _AROUND_BYTES: Final = {sign.encode(): re.compile(shape.encode(), re.DOTALL) for
 
 _RUN_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _RUNS: Final = bytes(ord("a" if code in _RUN_BYTES else " ") for code in range(256))
-_RUN: Final = b"a" * 16
+_RUN: Final = b"a" * 20
 _JOIN: Final = re.compile("(?<=[A-Za-z0-9])[_-](?=[A-Za-z])")
 _JOIN_IN_BYTES: Final = re.compile(_JOIN.pattern.encode())
 _LENGTH_BYTES: Final = 5
