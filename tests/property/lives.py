@@ -65,6 +65,11 @@ class _Life:
         changed = self.program.changed
         return changed if self.changed and changed is not None else self.program.ops
 
+    @property
+    def named(self) -> str:
+        """The version of the code as the session records it."""
+        return str(self.version) if self.renewing else ""
+
     def enter(self) -> tuple[str, Any]:
         """One run: (status, result or error). With `renewing`, by code of the next version."""
         self.version += self.renewing
@@ -79,13 +84,13 @@ class _Life:
 
             if self.in_loop:
                 agent = loops.agent(form, ops)
-            agent = (perdure.steps if form == "steps" else perdure.agent)(version=str(self.version))(agent)
+            agent = (perdure.steps if form == "steps" else perdure.agent)(version=self.named)(agent)
             outcome = self.store.run(agent, SESSION, input="go")
             return outcome.status, outcome.error if outcome.status == "failed" else outcome.result
 
     def _handle(self, ops: tuple[Op, ...]) -> tuple[str, Any]:
         try:
-            with self.store.session(SESSION, version=str(self.version)) as s:
+            with self.store.session(SESSION, version=self.named) as s:
                 perform("handle", ops, s)
         except SuspendedError:
             return "waiting", None
