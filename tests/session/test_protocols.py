@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import perdure
 from perdure import values
 from perdure.errors import ProtocolError
+from perdure.log.record import frame_of
 from perdure.session.snapshot import Reader
 from perdure.values.frame import unseal
 from tests.property.corpus import CORPUS
@@ -147,6 +149,28 @@ def test_what_retention_leaves_is_in_the_protocol(protocol: str, tmp_path: Path)
         reader = Reader(store.backend, "a")
         amended = [record for record in reader.records(after=0) if record.kind == "amended"]
         assert {unseal(record.body)[0] for record in amended} == {protocol}
+
+
+@pytest.mark.parametrize("protocol", OPEN)
+def test_what_is_scrubbed_is_gone_in_any_protocol(protocol: str, tmp_path: Path) -> None:
+    canary = "canary-of-the-mine"
+    with perdure.open(tmp_path / "a.db", protocol=protocol, secrets="allow") as store:
+        with store.session("a") as s:
+            for turn in range(40):
+                text = canary if turn == 7 else "word " * 50
+                s.state.setdefault("turns", []).append((turn, text, text.encode()))
+                s.save()
+        store.scrub(canary, session="a", mask="***", dry_run=False)
+        assert store.state_at("a")["turns"][7] == (7, "***", b"***")
+        assert store.verify("a").ok
+        reader = Reader(store.backend, "a")
+        bodies = [frame_of(record.body) for record in reader.records(after=0)]
+        chunks = [reader.chunk(digest) for digest in store.backend.chunk_sizes("a")]
+        for frame in (*bodies, *chunks):
+            codec, data = unseal(frame, dictionary=reader.dictionary, chunk=reader.chunk)
+            assert codec == protocol
+            assert canary.encode() not in data
+            assert base64.b64encode(canary.encode()) not in data
 
 
 @pytest.mark.parametrize("protocol", OPEN)
