@@ -140,6 +140,11 @@ def commands(input_: str, *, stores: list[str]) -> Iterator[list[str]]:
         yield ["show", "s", *on]
         yield ["export", "s", "exported", *on]
         yield ["import", "exported", "--store", "sqlite:///b.db"]
+        taken = f"{store.partition(':')[0]}.snapshot"
+        yield ["export", "s", taken, "--snapshot", "--protocol", "json", *on]
+        accepted = ["--accept-doubts", "--accept-masked", "--by", CANARY]
+        yield ["import", taken, "--into", "z", *accepted, "--store", "sqlite:///b.db"]
+        yield ["show", "z", "--store", "sqlite:///b.db"]
         yield ["copy", "s", "--to", "sqlite:///c.db", *on]
         yield ["gc", "--keep-last", "1", "--yes", *on]
         yield ["cancel", "t", "--reason", CANARY, *on]
