@@ -124,10 +124,14 @@ def in_clear(file: IO[bytes], keys: Keys | None, *, name: str) -> IO[bytes]:
     if begin != MAGIC:
         file.seek(0)
         return file
-    if keys is None:
-        raise KeyNeededError(f"{name}: is sealed, under key {_key_id(file)}: take it into a store that has this key")
-    file.seek(0)
-    return io.BufferedReader(_OpeningFile(file, keys, name=name), PIECE_BYTES)
+    try:
+        if keys is None:
+            key = _key_id(file)
+            raise KeyNeededError(f"{name}: is sealed, under key {key}: take it into a store that has this key")
+        file.seek(0)
+        return io.BufferedReader(_OpeningFile(file, keys, name=name), PIECE_BYTES)
+    except DamageError as error:
+        raise error if name in str(error) else type(error)(f"{name}: {error}") from error
 
 
 def _key_id(file: IO[bytes]) -> str:
