@@ -182,7 +182,7 @@ class SealedStore(Around):
             try:
                 stored = self.inner.chunks(session, [sealed])[sealed]
             except DamageError as error:
-                raise DamageError(str(error).replace(sealed.hex(), digest.hex())) from error
+                raise type(error)(str(error).replace(sealed.hex(), digest.hex())) from error
             kept[digest] = self._chunk(session, digest, stored)
         return kept
 
