@@ -6,10 +6,12 @@ Right: stable tags with aliases; what a newer version wrote is refused by older 
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import perdure
 from perdure.values import PROTOCOLS, decode, encode
 from tests.cases.elsewhere import loaded_elsewhere, told_elsewhere
 
@@ -193,6 +195,36 @@ def test_the_old_version_is_refused_what_the_new_one_had_and_the_rest_is_its_own
         ["a", "completed", ["new", {"EUR": 6}]],
         ["b", "completed", ["new", {"EUR": 6}]],
     ]
+
+
+AT_ONCE = """
+import json, perdure
+from acme.agents import clerk
+told = {{}}
+with perdure.open({url!r}) as store:
+    for session in {sessions}:
+        try:
+            told[session] = store.run(clerk, session, input=[4, 5, 6], wait_s=20).result
+        except perdure.PerdureError as error:
+            told[session] = error.code
+print(json.dumps(told))
+"""
+
+
+def test_two_versions_of_a_package_work_on_one_store_at_once(url: str) -> None:
+    sessions = [f"s{n}" for n in range(8)]
+    code = {"old": AT_ONCE.format(url=url, sessions=sessions), "new": AT_ONCE.format(url=url, sessions=sessions[::-1])}
+    with ThreadPoolExecutor() as pool:
+        told = {
+            version: pool.submit(told_elsewhere, text, paths=(Path(version).resolve(),))
+            for version, text in code.items()
+        }
+    old, new = (json.loads(told[version].result()) for version in ("old", "new"))
+    for session in sessions:
+        assert new[session] in (["new", {"EUR": 15}], ["old", 15])
+        assert old[session] in (new[session], "version")
+    with perdure.open(url) as store:
+        assert [store.verify(session).ok for session in sessions] == [True] * len(sessions)
 
 
 def test_a_value_of_a_newer_version_is_refused_and_stays_what_it_is(url: str) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 import perdure
-from perdure.errors import TagError
+from perdure.errors import TagError, VersionError
 from perdure.session.keyframer import Keyframer
 from perdure.values import registry
 
@@ -75,6 +75,16 @@ def test_what_new_code_cannot_take_is_refused_before_anything_is_written(store, 
     with pytest.raises(TagError, match="Load it with the newer code"):
         store.session("s")
     assert [*store.log("s")] == before
+
+
+def test_of_a_newer_version_and_a_newer_class_the_version_is_told(store, monkeypatch):
+    new = declare(monkeypatch, 2)
+    with store.session("v", version="2") as s:
+        s.state["paid"] = new(5, "USD")
+    declare(monkeypatch, 1)
+    for optimistic in (False, True):
+        with pytest.raises(VersionError):
+            store.session("v", version="1", optimistic=optimistic)
 
 
 def test_a_class_without_an_upcast_says_the_line(monkeypatch):

@@ -69,6 +69,16 @@ def test_code_that_starts_its_step_again_finds_what_was_put_there(store):
     assert store.verify("a").ok
 
 
+def test_a_handle_goes_back_to_what_was_put_there_or_to_what_was_saved(store):
+    with store.session("h") as s:
+        s.state["n"] = 1
+    store.edit("h", {"n": 2})
+    with store.session("h") as s:
+        s.state["n"] = 10
+        assert s.rollback(0) == {"n": 2}
+        assert s.rollback(3) == {"n": 1}
+
+
 def test_what_does_not_fit_is_refused_and_nothing_is_written(store):
     with store.session("h") as s:
         s.state["log"] = [1]

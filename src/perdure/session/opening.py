@@ -222,13 +222,12 @@ def _taken(
     if recorded is not None:
         check_opened(opening, recorded, writer.summary)
     body = {"owner": owner, "code": opening.code, "accept_change": opening.accept_change, "restored": {}}
-    begin: Snapshot | None = restorable(reader, point_of(writer.summary, tail))
     drafts = [Draft("owned", body)] if recorded else [_opened_draft(opening), Draft("owned", body)]
     written: list[Entry] = []
-    if recorded is not None and (target := due(writer.summary, recorded, opening.target)) is not None:
+    begin = startable(reader, writer.summary, recorded, opening.target, tail=tail)
+    if begin is None and recorded is not None and opening.target is not None:
         found = since(reader, writer.summary, tail)
-        drafts.append(_migrated(reader, writer.summary, recorded, target, found=found))
-        begin = None
+        drafts.append(_migrated(reader, writer.summary, recorded, opening.target, found=found))
     try:
         lease = writer.open(Commit(tuple(drafts), written.extend), owner=owner, seen=seen)
     except BaseException:
@@ -268,6 +267,15 @@ def _begin(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, l
     """What `take_up` gives of a session that is made now: nothing has to be read for that."""
     writer = Writer(store, session, epoch=epoch, head=0, chain=GENESIS, summary=Summary())
     return writer, Reader(store, session), []
+
+
+def startable(
+    reader: Reader, summary: Summary, opening: Entry | None, target: Target | None, *, tail: list[Entry]
+) -> Snapshot | None:
+    """The state that the code starts from; None if it must be migrated first: its values may be unknown here."""
+    if opening is not None and due(summary, opening, target) is not None:
+        return None
+    return restorable(reader, point_of(summary, tail))
 
 
 def restorable(reader: Reader, reentry: int) -> Snapshot:

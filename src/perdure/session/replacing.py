@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perdure import values
-from perdure.errors import MigrationError, StorableError, VersionError
+from perdure.errors import MigrationError, StorableError, TagError, VersionError
 from perdure.log.readable import json_of
 from perdure.session import migration, schema
 from perdure.session.request import Draft
@@ -58,15 +58,18 @@ def moved(
 
     Raises `VersionError` when there is no way, `MigrationError` when a step fails or what it gives is no valid state.
     """
-    before, state = load(), load()
     try:
-        # Before anything was saved there is no state that could be of an older version.
+        # Before anything was saved there is no state that could be of an older version. Without a way none is loaded:
+        # its values may be of versions that are not known here.
         steps = migration.path(source, target.version, agent=target.agent) if found.point else []
+        before, state = load(), load()
         state = migration.taken(state, steps)
         if steps:
             _check(state, target)
         own = {"from": source, "to": target.version, "steps": [[s.source, s.target, s.name] for s in steps]}
         draft = replacing("migrated", found, (before, state), own={**own, "reason": None})
+    except TagError:
+        raise
     except StorableError as error:
         raise MigrationError(f"{session}: {error}. Nothing was written") from error
     except VersionError as error:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure.errors import SessionUnknownError
 from perdure.session.lease import acquire
-from perdure.session.opening import Opened, check_opened, hold, opening_of, restorable, screened, take_up
-from perdure.session.reentry import point_of
+from perdure.session.opening import Opened, check_opened, hold, opening_of, screened, startable, take_up
 from perdure.session.request import Commit
 from perdure.session.status import status
 
@@ -32,9 +31,8 @@ def share(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease
     writer.is_shared = True
     recorded = opening_of(reader)
     check_opened(opening, recorded, writer.summary)
-    return Opened(
-        lease, writer, reader, recorded, tail, restorable(reader, point_of(writer.summary, tail)), opening.target
-    )
+    begin = startable(reader, writer.summary, recorded, opening.target, tail=tail)
+    return Opened(lease, writer, reader, recorded, tail, begin, opening.target)
 
 
 def _unheld(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease], None]) -> Lease:
