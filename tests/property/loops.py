@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import perdure
@@ -32,7 +32,10 @@ def _awaited(fn: Callable[..., Any]) -> Callable[..., Any]:
     return tool
 
 
-AWAITED = {name: _awaited(fn) if number % 2 else fn for number, (name, fn) in enumerate(TOOLS.items())}
+AWAITED = {
+    name: _awaited(fn) if number % 2 and not name.startswith("read") else fn
+    for number, (name, fn) in enumerate(TOOLS.items())
+}
 BY_TOOL = {id(fn): AWAITED[name] for name, fn in TOOLS.items()}
 
 
@@ -58,6 +61,9 @@ class InLoop:
         act = self._s.action(BY_TOOL.get(id(fn), fn), **options)
         return lambda *args: self._wait(act(*args))
 
+    def stream(self, fn: Any, *args: Any) -> InLoopStream:
+        return InLoopStream(self, self._s.stream(fn, *args))
+
     def save(self) -> Any:
         return self._wait(self._s.save())
 
@@ -73,6 +79,27 @@ class InLoop:
     def together(self, op: Together) -> Any:
         """The calls of a block, made by a task of the loop."""
         return self._wait(_together(self._s, op))
+
+
+class InLoopStream:
+    """A stream of an event loop, read by code in a thread beside it."""
+
+    def __init__(self, face: InLoop, reply: Any) -> None:
+        self._face, self._reply = face, reply
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            try:
+                chunk = self._face._wait(anext(self._reply))
+            except StopAsyncIteration:
+                return
+            yield chunk
+
+    def result(self) -> Any:
+        return self._face._wait(self._reply.result())
+
+    def close(self) -> None:
+        self._face._wait(self._reply.aclose())
 
 
 async def _together(s: perdure.AsyncSession, op: Together) -> list[Any]:

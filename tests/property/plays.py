@@ -17,6 +17,7 @@ from tests.property.programs import (
     Drawn,
     Errand,
     Program,
+    Read,
     Repeat,
     Rollback,
     Save,
@@ -137,6 +138,22 @@ PLAYS: Final[dict[str, Program]] = {
     ),
     "a question, then a rollback": Program(
         "script", (Ask("send?", "k"), Checkpoint(), Do("pay"), Rollback(), Ask("send?", "k"))
+    ),
+    "streams read to their ends": Program(
+        "script", (Read("read_look"), Read("read_store"), Read("read_pay"), Save(), Read("read_pay"), Do("announce"))
+    ),
+    "streams that are left": Program(
+        "script", (Read("read_pay", 1, None, 1), Do("pay"), Read("read_store", 1, 1, 2), Read("read_look", 2, 2, 2))
+    ),
+    "streams that break off": Program("script", (Read("read_look_broken"), Read("read_store_broken", 1, 1), Do("pay"))),
+    "streams in steps": Program(
+        "steps", (Read("read_pay"), Cut(), Read("read_look", 1, 1, 2), Read("read_pay"), Cut())
+    ),
+    "streams on a handle": Program(
+        "handle", (Read("read_store", 1, 2), Cut(), Read("read_pay", 1, None, 2), Do("pay"))
+    ),
+    "a rollback over streams": Program(
+        "script", (Checkpoint(), Read("read_pay"), Read("read_store", 1, None, 1), Rollback(), Read("read_pay"))
     ),
 }
 

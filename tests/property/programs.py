@@ -87,6 +87,16 @@ class Together:
 
 
 @dataclass(frozen=True)
+class Read:
+    """A stream, whose code calls another tool after so many of its chunks, and leaves it after so many."""
+
+    tool: str
+    arg: Any = 1
+    calls_after: int | None = None
+    leaves_after: int | None = None
+
+
+@dataclass(frozen=True)
 class Repeat:
     """The same call in a loop over a range, its result used before and after a save."""
 
@@ -123,7 +133,7 @@ class Cut:
     """The end of a step; on a handle a save; nothing in a script."""
 
 
-Call = Do | Drawn | Advised | Caught | Tidied | Wrapped | Errand | Together | Repeat
+Call = Do | Drawn | Advised | Caught | Tidied | Wrapped | Errand | Together | Read | Repeat
 Op = Call | Save | Checkpoint | Ask | Rollback | Cut
 
 
@@ -193,12 +203,26 @@ def _act(op: Op, place: int, s: perdure.Session) -> None:
                 if save and s._core.form != "handle":
                     s.save()
                 _keep(s, got)
+        case Read():
+            _read(op, s)
         case Together():
             together = getattr(s, "together", None)  # an event loop makes its own block
             for got in together(op) if together else _together(op, s):
                 _keep(s, got)
         case _:
             _keep(s, _call(op, s))
+
+
+def _read(op: Read, s: perdure.Session) -> None:
+    reply = s.stream(TOOLS[op.tool], op.arg)
+    for count, chunk in enumerate(reply, 1):
+        _keep(s, chunk)
+        if count == op.calls_after:
+            _keep(s, s.call(TOOLS["store"], "in the middle"))
+        if count == op.leaves_after:
+            break
+    reply.close()
+    _keep(s, reply.result())
 
 
 def _together(op: Together, s: perdure.Session) -> list[Any]:
@@ -290,6 +314,7 @@ def _go_back(s: perdure.Session, to: str | int, place: int) -> None:
 
 # --- drawn at random ------------------------------------------------------------------------------------------------
 
+STREAMS = ("read_look", "read_store", "read_pay", "read_look_broken", "read_store_broken")
 PLAIN = ("look", "store", "pay", "mail", "fax", "charge", "reserve", "pick", "shell", "announce")
 SHAKY = ("store_flaky", "pay_flaky", "store_broken", "pay_broken", "store_lost", "pay_lost")
 REFUSED = ("look_refused", "pay_refused", "pay_unsure")
@@ -321,6 +346,13 @@ def ops() -> st.SearchStrategy[Op]:
             _arg,
             st.sampled_from(["call", "call", "key", "errands"]),
             st.sampled_from([None, None, 1, 2]),
+        ),
+        st.builds(
+            Read,
+            st.sampled_from(STREAMS),
+            _arg,
+            st.sampled_from([None, None, 1, 2]),
+            st.sampled_from([None, None, 0, 1, 2]),
         ),
         st.builds(Repeat, _plain, st.integers(1, 3), st.booleans()),
         st.just(Save()),

@@ -38,6 +38,9 @@ IN_LOOP = (
     "a handle saves while calls are open",
     "a rollback over a parallel block",
     "values in arguments",
+    "streams read to their ends",
+    "streams that are left",
+    "streams that break off",
 )
 
 

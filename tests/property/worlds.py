@@ -24,7 +24,7 @@ from perdure.runtime import entry
 from perdure.runtime.store import AgentStore
 from perdure.session import core
 
-LISTENED = ("append.before", "append.after", "effect.before", "effect.after")
+LISTENED = ("append.before", "append.after", "effect.before", "effect.after", "stream.chunk")
 INSTANTS_MAX = 3000
 
 BACKOFF_S = 0.001
@@ -128,8 +128,14 @@ def canonical(value: Any) -> str:
     return _DRAWN.sub(lambda found: names.setdefault(found[0], f"drawn-{len(names)}"), repr(value))
 
 
+CHUNKS = 3
+"""Of a stream."""
+
+
 def result_of(name: str, arg: Any) -> Any:
-    """What a tool returns: a list for some, which the code then changes in place."""
+    """What a tool returns: a list for some, which the code then changes in place; of a stream its chunks."""
+    if name.startswith("read"):
+        return [f"{name}({arg!r}) {n}" for n in range(CHUNKS)]
     return [name, arg] if name.startswith("look") else f"{name}({arg!r})"
 
 
@@ -194,6 +200,22 @@ def _tool(
     TOOLS[name] = perdure.action(effect=effect, **options)(tool)
 
 
+def _stream(name: str, effect: str, *, between: Callable[[str, Any], None] | None = None) -> None:
+    """A tool whose effect happens before its first chunk."""
+
+    def tool(arg: Any, idempotency_key: perdure.IdempotencyKey | None = None) -> Iterator[Any]:
+        if world().dead:
+            raise Crash
+        for n, chunk in enumerate(world().happen(effect, name, arg, idempotency_key)):
+            if n and between is not None:
+                between(name, arg)
+            world().instant()
+            yield chunk
+
+    tool.__name__ = tool.__qualname__ = name
+    TOOLS[name] = perdure.action(effect=effect)(tool)
+
+
 def _refuse(name: str, arg: Any) -> None:
     raise Refusal(name, arg)
 
@@ -245,6 +267,11 @@ _tool("pay_broken", "once", before=_break, not_done=(Broken,))
 _tool("store_lost", "idempotent", after=_lose)
 _tool("pay_lost", "once", after=_lose)
 _tool("store_flaky", "idempotent", before=_stumble, retries=3)
+_stream("read_look", "repeatable")
+_stream("read_store", "idempotent")
+_stream("read_pay", "once")
+_stream("read_look_broken", "repeatable", between=_break)
+_stream("read_store_broken", "idempotent", between=_break)
 _tool("pay_flaky", "once", before=_stumble, retries=3, not_done=(Broken,))
 
 
