@@ -99,7 +99,7 @@ class InLoopStream:
         return self._face._wait(self._reply.result())
 
     def close(self) -> None:
-        self._face._wait(self._reply.aclose())
+        self._face._wait(self._reply.close())
 
 
 async def _together(s: perdure.AsyncSession, op: Together) -> list[Any]:

@@ -134,8 +134,8 @@ def _complete_apart(patch: pytest.MonkeyPatch) -> None:
 def _error_not_recorded(patch: pytest.MonkeyPatch) -> None:
     right = Journal._known
 
-    def known(self: Any, call: Any, action: Any) -> Any:
-        found = yield from right(self, call, action)
+    def known(self: Any, call: Any, action: Any, **how: Any) -> Any:
+        found = yield from right(self, call, action, **how)
         return None if found is not None and found.how == "error" else found
 
     patch.setattr(Journal, "_known", known)

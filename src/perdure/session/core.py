@@ -125,7 +125,7 @@ class Journal(Doubts):
         self.flights.moves += 1
         return action
 
-    def begin(self, call: Call, action: Action | None, *, block: object = None) -> Steps:
+    def begin(self, call: Call, action: Action | None, *, block: object = None, stream: bool = False) -> Steps:
         """(the action, its outcome): what the log says; or a start, recorded as its class demands, and None.
 
         What was started must be seen through. Raises `Suspended` when a person must decide first. `block` is the
@@ -135,7 +135,7 @@ class Journal(Doubts):
         yield from self._one_with_key(call)
         if (taken := (yield from self.take_up(call, block=block))) is not None:
             return taken
-        outcome = yield from self._known(call, action)
+        outcome = yield from self._known(call, action, stream=stream)
         if action is not None and outcome is not None and (after_us := cut_short_us(outcome)) is not None:
             outcome = None
             yield from self._cut_again(call, action, after_us=after_us, block=block)
@@ -230,9 +230,12 @@ class Journal(Doubts):
                 "Give the second effect a key of its own"
             )
 
-    def _known(self, call: Call, action: Action | None) -> Steps:
-        """What the log says about this call. None, or an outcome that is not final: it may run (again), now."""
-        keyed = False
+    def _known(self, call: Call, action: Action | None, *, stream: bool) -> Steps:
+        """What the log says about this call. None, or an outcome that is not final: it may run (again), now.
+
+        What the code called in the middle of a `stream` that runs again, it calls again while it reads.
+        """
+        keyed, before = False, action.seq if stream and action else None
         if action is None and call.key is not None:
             action = yield from self._find_key(call)
             keyed = action is not None
@@ -240,7 +243,7 @@ class Journal(Doubts):
         if known and _answers(known) and not (keyed and known.how == "error"):
             return known
         if not (self.ledger.accepted and call.effect == "repeatable"):
-            yield from self.siblings_first(call.text(), live=call)
+            yield from self.siblings_first(call.text(), before=before, live=call)
         if action is None:
             return None if call.key is not None else (yield from self._ask_if_standing(call))
         return (yield from self.decide(call, action, known))

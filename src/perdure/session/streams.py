@@ -29,7 +29,7 @@ class Streams:
         journal = self._journal
         action = journal.claim(call)
         try:
-            action, outcome = yield from journal.begin(call, action)
+            action, outcome = yield from journal.begin(call, action, stream=True)
         except Suspended as suspended:
             raise journal.leave(suspended) from None
         journal.go_on()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from perdure import faults
 from perdure.errors import StoreFailedError
-from perdure.stores.file import disk, hint, lines, lock, purging, scan
+from perdure.stores.file import disk, hint, kept_index, lines, lock, purging, scan
 from perdure.stores.file.commit import Commit, bare, closing, commit_line, read_commit
 from perdure.stores.file.hint import HintFile
 from perdure.stores.file.lines import Header
@@ -263,6 +263,7 @@ class Folder(FolderView):
 
     def _put_anew(self, one: Scan, content: bytes) -> None:
         self._close_file()
+        kept_index.place_of(self._segment(one.first)).unlink(missing_ok=True)
         disk.replace(Path(self._segment(one.first)), content)
         disk.sync_folder(self.path)
 

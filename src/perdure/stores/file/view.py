@@ -16,7 +16,7 @@ from perdure.errors import DamageError
 from perdure.log import Base, Record
 from perdure.log.origin import seam_of
 from perdure.stores.contract import Item
-from perdure.stores.file import disk, hint, lines, scan
+from perdure.stores.file import disk, hint, kept_index, lines, scan
 from perdure.stores.file.commit import Commit, read_commit
 from perdure.stores.file.hint import Hint
 from perdure.stores.file.index import Index
@@ -183,10 +183,14 @@ class FolderView:
             content = disk.read_at(file, 0, state.st_size)
         finally:
             os.close(file)
-        found = scan.begin(content, first=first, place=place)
+        kept = kept_index.read(place, content, self.session, first=first) if acknowledged is None else None
+        found = kept or scan.begin(content, first=first, place=place)
         found.inode = state.st_ino
         proved = len(content) if acknowledged is None else acknowledged
-        scan.scan_on(found, content[found.end :], self.session, acknowledged=proved)
+        if kept is None:
+            scan.scan_on(found, content[found.end :], self.session, acknowledged=proved)
+            if acknowledged is None and found.header is not None and found.header.session == self.session:
+                kept_index.keep(place, content, self.session, found)
         return found, state.st_size
 
     def _sealing(self) -> None:
