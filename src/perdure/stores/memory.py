@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import chain, count
+from itertools import chain
 from typing import Any, Final
 
 from perdure import faults
@@ -24,48 +23,9 @@ from perdure.stores.conditions import (
 )
 from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Store
 from perdure.stores.ids import check_session_id
+from perdure.stores.memory_rows import Opened, Place, Session, add, apply, record_at
 
-
-@dataclass(slots=True)
-class _Session:
-    family: str
-    lease: Lease
-    changed: int
-    records: list[Record] = field(default_factory=list)
-    points: dict[int, Point] = field(default_factory=dict)
-    keyframes: dict[int, int] = field(default_factory=dict)
-    marks: dict[bytes, set[int]] = field(default_factory=dict)
-    summary: bytes = b""
-    sent: int = 0
-    inbox: dict[int, Item] = field(default_factory=dict)
-    sent_marks: set[bytes] = field(default_factory=set)
-    base: Base | None = None
-
-    @property
-    def seam(self) -> int:
-        """The last record that it has from its base."""
-        return self.base.seq if self.base else 0
-
-    @property
-    def end(self) -> int:
-        """The number of its last record."""
-        return self.seam + len(self.records)
-
-
-@dataclass(slots=True)
-class _Place:
-    """What the stores of one name share."""
-
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    sessions: dict[str, _Session] = field(default_factory=dict)
-    erased: set[str] = field(default_factory=set)
-    chunks: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
-    envelopes: dict[str | None, bytes] = field(default_factory=dict)
-    changes: count[int] = field(default_factory=lambda: count(1))
-    incarnation: int = 0
-
-
-_PLACES: Final[dict[str, _Place]] = {}
+_PLACES: Final[dict[str, Place]] = {}
 _PLACES_LOCK: Final = threading.Lock()
 
 
@@ -86,7 +46,7 @@ class MemoryStore(Store):
         self.url = f"memory:{name}"
         self._closed = False
         with _PLACES_LOCK:
-            self._place = _PLACES.setdefault(name, _Place()) if name else _Place()
+            self._place = _PLACES.setdefault(name, Place()) if name else Place()
 
     def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """See `Store.create`."""
@@ -96,7 +56,7 @@ class MemoryStore(Store):
             self._check_new(session)
             epoch = epoch_after(epoch - 1, incarnation=place.incarnation)
             lease = Lease(session, epoch, refusals.named(owner), 0)
-            place.sessions[session] = _Session(family or session, lease, next(place.changes))
+            place.sessions[session] = Session(family or session, lease, next(place.changes))
             return lease
 
     def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
@@ -106,8 +66,8 @@ class MemoryStore(Store):
             self._check_new(session)
             source = self._session(base.session)
             check_fork(session, batch, base=base, own_from=source.seam + 1, head=source.end)
-            found = _Session(source.family, Lease(session, epoch, "", 0), next(place.changes), base=base)
-            _add(place, found, batch)
+            found = Session(source.family, Lease(session, epoch, "", 0), next(place.changes), base=base)
+            add(place, found, batch)
             faults.reach("fork.inside")
             place.sessions[session] = found
 
@@ -132,7 +92,7 @@ class MemoryStore(Store):
                 self._check_new(session)
                 if batch.envelope is not None and session in place.envelopes:
                     raise refusals.other_envelope(session)
-                found = _Session(session, lease, 0)
+                found = Session(session, lease, 0)
             else:
                 found = self._as_seen(seen, head=head)
             self._write(place, found, batch, session=session)
@@ -175,12 +135,12 @@ class MemoryStore(Store):
             return found.sent
 
     @staticmethod
-    def _write(place: _Place, found: _Session, batch: Batch, *, session: str) -> None:
+    def _write(place: Place, found: Session, batch: Batch, *, session: str) -> None:
         for number in batch.taken:
             if number not in found.inbox:
                 raise refusals.taken(session, number=number)
         faults.reach("append.inside")
-        _add(place, found, batch)
+        add(place, found, batch)
         found.changed = next(place.changes)
         for number in batch.taken:
             del found.inbox[number]
@@ -213,7 +173,7 @@ class MemoryStore(Store):
         """See `Store.read_at`."""
         with self._open():
             segments = self._segments(session)
-            return [_at(session, segments, seq) for seq in seqs]
+            return [record_at(session, segments, seq) for seq in seqs]
 
     def head(self, session: str) -> Head:
         """See `Store.head`."""
@@ -290,8 +250,8 @@ class MemoryStore(Store):
             if set(self._kin(found.family)) != set(family):
                 raise refusals.joined(session)
             faults.reach("amend.inside")
-            _add(place, found, batch)
-            _change(found, change)
+            add(place, found, batch)
+            apply(found, change)
             place.chunks.setdefault(found.family, {}).update(change.chunks)
 
     def chunk_sizes(self, session: str) -> dict[bytes, int]:
@@ -361,12 +321,12 @@ class MemoryStore(Store):
         """See `Store.close`. A named place stays for those who open it again."""
         self._closed = True
 
-    def _open(self) -> _Opened:
+    def _open(self) -> Opened:
         if self._closed:
             raise refusals.closed(self.url)
-        return _Opened(self._place)
+        return Opened(self._place)
 
-    def _session(self, session: str) -> _Session:
+    def _session(self, session: str) -> Session:
         found = self._place.sessions.get(session)
         if found is not None:
             return found
@@ -374,7 +334,7 @@ class MemoryStore(Store):
             raise refusals.erased(session)
         raise refusals.unknown(session, url=self.url)
 
-    def _as_seen(self, seen: Lease, *, head: int) -> _Session:
+    def _as_seen(self, seen: Lease, *, head: int) -> Session:
         found = self._session(seen.session)
         if found.lease != seen:
             raise refusals.held(found.lease)
@@ -391,7 +351,7 @@ class MemoryStore(Store):
         if session in self._place.sessions:
             raise refusals.exists(session)
 
-    def _segments(self, session: str) -> list[tuple[_Session, int]]:
+    def _segments(self, session: str) -> list[tuple[Session, int]]:
         """Whose records the log is made of, the oldest first, each with the last of its records that count."""
         found = self._session(session)
         segments = [(found, found.end)]
@@ -400,12 +360,12 @@ class MemoryStore(Store):
             segments.insert(0, (found, last))
         return segments
 
-    def _head(self, session: str, found: _Session) -> Head:
+    def _head(self, session: str, found: Session) -> Head:
         last = found.records[-1].chain if found.records else GENESIS
         bases = tuple(s.base for s, _ in self._segments(session) if s.base)
         return Head(session, found.family, found.end, last, found.lease.epoch, found.summary, bases)
 
-    def _held(self, session: str, *, epoch: int | None) -> _Session:
+    def _held(self, session: str, *, epoch: int | None) -> Session:
         found = self._session(session)
         if epoch is None:
             if found.lease.owner:
@@ -414,48 +374,3 @@ class MemoryStore(Store):
         if found.lease.epoch != epoch or not found.lease.owner:
             raise refusals.fenced(found.lease, epoch=epoch)
         return found
-
-
-class _Opened:
-    """A place, locked for the length of a `with`."""
-
-    __slots__ = ("_place",)
-
-    def __init__(self, place: _Place) -> None:
-        self._place = place
-
-    def __enter__(self) -> _Place:
-        self._place.lock.acquire()
-        return self._place
-
-    def __exit__(self, *_: object) -> None:
-        self._place.lock.release()
-
-
-def _add(place: _Place, found: _Session, batch: Batch) -> None:
-    place.chunks.setdefault(found.family, {}).update(batch.chunks)
-    found.records += batch.records
-    found.points.update((point.seq, point) for point in batch.points)
-    found.keyframes.update(batch.keyframes)
-    for mark, seq in batch.marks:
-        found.marks.setdefault(mark, set()).add(seq)
-    found.summary = batch.summary or found.summary
-
-
-def _change(found: _Session, change: Change) -> None:
-    for seq, body in change.bodies:
-        place = seq - found.seam - 1
-        found.records[place] = replace(found.records[place], body=body)
-    for seq in change.points:
-        found.points.pop(seq, None)
-    for seq in change.keyframes:
-        found.keyframes.pop(seq, None)
-    for mark, seq in change.marks:
-        found.marks.get(mark, set()).discard(seq)
-
-
-def _at(session: str, segments: list[tuple[_Session, int]], seq: int) -> Record:
-    for segment, last in segments:
-        if segment.seam < seq <= last:
-            return segment.records[seq - segment.seam - 1]
-    raise refusals.missing_record(session, seq=seq)

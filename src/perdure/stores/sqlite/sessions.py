@@ -64,3 +64,8 @@ class Sessions:
         if rows.is_erased(db, session):
             return refusals.erased(session)
         return refusals.unknown(session, url=self._url)
+
+
+def same_holder(newest: Lease, lease: Lease) -> bool:
+    """Whether who holds the newest one is who holds this one."""
+    return bool(lease.owner) and (newest.epoch, newest.owner) == (lease.epoch, lease.owner)

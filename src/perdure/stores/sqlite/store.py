@@ -37,7 +37,7 @@ from perdure.stores.sqlite.descriptor import Descriptor
 from perdure.stores.sqlite.group import Group
 from perdure.stores.sqlite.link import Link
 from perdure.stores.sqlite.queue import Queue
-from perdure.stores.sqlite.sessions import Sessions
+from perdure.stores.sqlite.sessions import Sessions, same_holder
 
 _TOUCHED_BYTES: Final = 1024
 """A row that is taken away or replaced counts for so much of the log."""
@@ -157,7 +157,7 @@ class SqliteStore(Store):
 
         def renew(db: sqlite3.Connection) -> Lease:
             row = self._sessions.row(db, lease.session)
-            if not _same_holder(row.lease, lease):
+            if not same_holder(row.lease, lease):
                 raise refusals.fenced(row.lease, epoch=lease.epoch)
             return rows.renew(db, row)
 
@@ -171,7 +171,7 @@ class SqliteStore(Store):
             for lease in some:
                 with suppress(DamageError):  # met by its next append; the others are renewed
                     row = rows.find(db, lease.session)
-                    if row is not None and _same_holder(row.lease, lease):
+                    if row is not None and same_holder(row.lease, lease):
                         renewed.append(rows.renew(db, row))
             return renewed
 
@@ -185,7 +185,7 @@ class SqliteStore(Store):
 
         def release(db: sqlite3.Connection) -> None:
             row = rows.find(db, lease.session)
-            if row is not None and _same_holder(row.lease, lease):
+            if row is not None and same_holder(row.lease, lease):
                 rows.set_lease(db, row, Lease(lease.session, lease.epoch, "", row.lease.counter + 1))
 
         self._group.write(release)
@@ -446,7 +446,3 @@ class SqliteStore(Store):
 def _size(batch: Batch) -> int:
     """Bytes of bodies and chunks."""
     return sum(len(record.body) for record in batch.records) + sum(map(len, batch.chunks.values()))
-
-
-def _same_holder(newest: Lease, lease: Lease) -> bool:
-    return bool(lease.owner) and (newest.epoch, newest.owner) == (lease.epoch, lease.owner)
