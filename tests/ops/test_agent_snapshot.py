@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ from perdure.errors import (
     SessionExistsError,
     SessionUnknownError,
 )
-from perdure.ops import agent_snapshot, snapshot_file
+from perdure.ops import agent_snapshot, picturing, snapshot_file
 from perdure.runtime.store import AgentStore
 from tests.property import strategies
 from tests.property.corpus import CORPUS
@@ -197,6 +198,16 @@ def test_it_shows_itself_without_what_is_in_it(other: AgentStore) -> None:
         s.state["x"] = "what is in it"
     taken = other.snapshot("q")
     assert repr(taken) == f"<AgentSnapshot {taken.snapshot_id} of q at #{taken.metadata.seq}>"
+
+
+def test_the_page_has_the_names_that_are_looked_for() -> None:
+    page = (
+        (Path(__file__).parents[2] / "docs" / "snapshots.md").read_text().split("| field | parts |")[1].split("\n\n")[0]
+    )
+    rows = [re.findall(r"`(\w+)`", line) for line in page.splitlines()[2:]]
+    assert {field: tuple(parts) for field, *parts in rows} == {
+        field.partition(".")[2]: parts for field, parts in picturing.DEFAULT_PARTS.items()
+    }
 
 
 def test_parts_are_mapped_as_they_are_declared(other: AgentStore) -> None:
