@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import random
 import sqlite3
+import string
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -13,6 +15,7 @@ import pytest
 
 import perdure
 from perdure.errors import DamageError, KeyNeededError, KeyWrongError, NotSealedError, StorePlainError
+from perdure.session.keyframer import Keyframer
 from perdure.stores.keys import Key
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
@@ -78,6 +81,27 @@ def test_no_stretch_of_what_was_stored_is_on_the_disk(url: str, tmp_path: Path) 
         found = [piece for piece in pieces(tmp_path) if any(word in piece for word in spellings(CANARY))]
         assert found == []
         assert not any(zlib_finds(piece) for piece in pieces(tmp_path))
+
+
+def test_no_window_of_the_state_is_in_any_file_or_export(url: str, tmp_path: Path) -> None:
+    text = "".join(random.Random(7).choices(string.ascii_lowercase + "     ", k=30_000))
+    with perdure.open(url, keys=KEY) as store:
+        with store.session("s") as s:
+            s.state["notes"] = []
+            for begin in range(0, len(text), 1000):
+                s.state["notes"].append(text[begin : begin + 1000])
+                s.save()
+            s._keyframer._join()
+        store.export_file("s", tmp_path / "s.perdure")
+        windows = {text.encode()[n : n + 16] for n in range(len(text) - 15)}
+        found = [file for file in tmp_path.rglob("*") if file.is_file() and not windows.isdisjoint(sixteens(file))]
+        assert found == []
+        assert store.state_at("s")["notes"] == [text[n : n + 1000] for n in range(0, len(text), 1000)]
+
+
+def sixteens(file: Path) -> Iterator[bytes]:
+    content = file.read_bytes()
+    return (content[n : n + 16] for n in range(len(content) - 15))
 
 
 def zlib_finds(piece: bytes) -> bool:
@@ -223,6 +247,70 @@ def test_a_forgery_is_found_before_anything_is_given(tmp_path: Path, forgery: st
         assert not store.verify("s").ok
         assert store.verify("t").ok
         assert store.state_at("t") == {"n": 2}
+
+
+def test_a_damaged_chunk_is_made_again_from_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Keyframer.__init__.__kwdefaults__, "every", 4)
+    url = f"sqlite:{tmp_path}/agents.db"
+    with perdure.open(url, keys=KEY) as store:
+        with store.session("s") as s:
+            s.state["notes"] = []
+            for n in range(10):
+                s.state["notes"].append(f"note {n} " * 200)
+                s.save()
+                s._keyframer._join()
+        before = store.state_at("s")
+    forged(tmp_path, "UPDATE chunks SET content = zeroblob(length(content)) WHERE number = 1")
+    with perdure.open(url, keys=KEY) as store:
+        assert not store.verify("s", read_data=True).ok
+        assert store.state_at("s") == before
+
+
+def test_lost_indexes_are_made_anew(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path}/agents.db"
+    with perdure.open(url, keys=KEY) as store, store.session("s") as s:
+        s.state["n"] = 1
+        s.checkpoint("named")
+        s.call(ask, text="x")
+    forged(tmp_path, "DELETE FROM points")
+    with perdure.open(url, keys=KEY) as store:
+        assert not store.verify("s").ok
+        assert store.doctor(fix=True).ok
+        assert store.verify("s").ok
+        assert [point.name for point in store.snapshots("s") if point.name] == ["named"]
+
+
+def test_pickles_are_kept_in_a_sealed_store(url: str) -> None:
+    with perdure.open(url, keys=KEY, protocol="pickle") as store:
+        with store.session("s") as s:
+            s.state["n"] = (1, {2, 3})
+        assert store.state_at("s") == {"n": (1, {2, 3})}
+        assert store.verify("s", read_data=True).ok
+
+
+def test_a_key_that_is_held_elsewhere_is_asked_once_for_each_family(url: str) -> None:
+    asked, vault = [], Key.of(KEY, name="vault/1")
+
+    def ask(what: Callable[[bytes], bytes]) -> Callable[[str, bytes], bytes]:
+        def answer(name: str, secret: bytes) -> bytes:
+            asked.append((what.__name__, name, len(secret)))
+            return what(secret)
+
+        return answer
+
+    key = Key.held_elsewhere("vault/1", wrap=ask(vault.wrap), unwrap=ask(vault.unwrap))
+    with perdure.open(url, keys=key) as store:
+        for session in ("s", "t"):
+            with store.session(session) as s:
+                for n in range(5):
+                    s.state["n"] = n
+                    s.save()
+    assert [name for name, _, _ in asked].count("wrap") == 3, "the store and two families"
+    assert all(length == 32 for what, _, length in asked if what == "wrap")
+    asked.clear()
+    with perdure.open(url, keys=key) as store:
+        assert [store.state_at(session) for session in ("s", "t", "s")] == [{"n": 4}] * 3
+    assert [what for what, _, _ in asked] == ["unwrap"] * 3
 
 
 def test_a_session_in_clear_in_a_sealed_store_is_refused(tmp_path: Path) -> None:

@@ -83,11 +83,6 @@ class Families:
         self.pending(session)
         return self._pending.pop(session).envelope
 
-    def envelope(self, session: str) -> bytes:
-        """The envelope that the family of this session is known by."""
-        self.again(session)
-        return self._by_session[session].envelope
-
     def forget(self, session: str) -> None:
         """What is known of a session that is gone."""
         self._by_session.pop(session, None)
