@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from perdure import faults, limits
-from perdure.errors import ConflictError, DamageError, HeldError
+from perdure.errors import ConflictError, HeldError, MissingError
 from perdure.log.origin import seam_of
 from perdure.stores.contract import Batch, Change
 from perdure.stores.sealed import envelope
@@ -161,7 +161,7 @@ class _Work:
     def _chunk(self, session: str, address: bytes) -> bytes | None:
         try:
             return self.store.inner.chunks(session, [address])[address]
-        except DamageError:
+        except MissingError:
             return None  # swept since it was listed
 
     def _chunks(self, session: str, addresses: list[bytes]) -> tuple[Batch, Change]:

@@ -11,8 +11,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from perdure.errors import ConflictError, DamageError, SessionError, SessionUnknownError, StorePlainError
+from perdure.errors import ConflictError, DamageError, MissingError, SessionError, SessionUnknownError, StorePlainError
 from perdure.log import Base, Record
+from perdure.stores import refusals
 from perdure.stores.around import Around
 from perdure.stores.conditions import check_change
 from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Store
@@ -181,8 +182,8 @@ class SealedStore(Around):
             sealed = family.seal_address(digest)
             try:
                 stored = self.inner.chunks(session, [sealed])[sealed]
-            except DamageError as error:
-                raise type(error)(str(error).replace(sealed.hex(), digest.hex())) from error
+            except MissingError as error:
+                raise refusals.missing_chunk(session, digest=digest) from error
             kept[digest] = self._chunk(session, digest, stored)
         return kept
 
