@@ -216,3 +216,51 @@ def test_the_command(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     with pytest.raises(SystemExit) as ended:
         main(["verify"])
     assert ended.value.code == 0
+
+
+CALLS: list[int] = []
+
+
+@perdure.action(effect="once")
+def pay(number: int) -> int:
+    CALLS.append(number)
+    return number
+
+
+@perdure.agent
+def asking(s: perdure.Session) -> list[int]:
+    paid = [pay(1)]
+    s.save()
+    s.ask("Go on?", key="go")
+    return [*paid, pay(2)]
+
+
+@perdure.steps
+def stepping(s: perdure.Session) -> None:
+    if not s.state:
+        s.state["todo"] = [11, 12]
+    if s.state["todo"]:
+        s.call(pay, s.state["todo"].pop(0))
+        if s.state["todo"]:
+            s.ask("Go on?", key="go")
+    else:
+        s.complete("done")
+
+
+def test_a_run_goes_on_after_it(tmp_path: Path) -> None:
+    """What is in the copy is answered, once; the note in the middle of a run is nothing to its code."""
+    CALLS.clear()
+    place = Place(tmp_path, "sqlite")
+    with place.open() as store:
+        assert [store.run(fn, fn.__name__).status for fn in (asking, stepping)] == ["waiting", "waiting"]
+    copy = place.copy("old")
+    place.save("late", turn=1)
+    place.restore(copy)
+    with place.open() as store:
+        store.accept_restored("the disk died")
+        for fn, result in ((asking, [1, 2]), (stepping, "done")):
+            store.answer(fn.__name__, "go", "yes")
+            assert store.run(fn, fn.__name__).result == result
+            assert store.replay(fn.__name__, fn).same
+            assert store.verify(fn.__name__, read_data=True).ok
+    assert sorted(CALLS) == [1, 2, 11, 12]
