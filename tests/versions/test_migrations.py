@@ -21,10 +21,11 @@ def _steps(monkeypatch):
     monkeypatch.setattr(graph, "_steps", {})
 
 
-@pytest.fixture(params=["memory:", "sqlite", "file"])
+@pytest.fixture(params=["memory:", "sqlite", "file", "sealed"])
 def store(request, tmp_path):
-    urls = {"sqlite": f"sqlite:///{tmp_path}/a.db", "file": f"file:///{tmp_path}/a"}
-    with perdure.open(urls.get(request.param, request.param)) as opened:
+    urls = {"sqlite": f"sqlite:///{tmp_path}/a.db", "file": f"file:///{tmp_path}/a", "sealed": "memory:"}
+    keys = {"keys": bytes(range(32))} if request.param == "sealed" else {}
+    with perdure.open(urls.get(request.param, request.param), **keys) as opened:
         yield opened
 
 

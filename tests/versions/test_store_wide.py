@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import perdure
-from perdure.errors import SessionUnknownError
+from perdure.errors import RefusedError, SecretFoundError, SessionUnknownError
 from perdure.session import migration as graph
 from tests.versions.test_migrations import chain, noting, worker
 
@@ -123,6 +123,25 @@ def test_only_sessions_of_the_function_that_is_named_are_meant(store):
     assert {o.session: o.what for o in store.migrate("2", fn=new).sessions} == {"one": "migrated", "two": "other"}
     assert store.migrate("2", fn=new, session="two").counts == {"migrated": 1}
     assert {o.session: o.what for o in store.migrate("3").sessions} == {"one": "failed", "two": "failed"}
+
+
+def test_a_secret_that_a_step_would_put_there_is_told_by_the_dry_run_too(store):
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    perdure.migration("1", "2")(lambda state: {**state, "note": secret})
+    with store.session("h", version="1") as s:
+        s.state["n"] = 1
+    for dry_run in (True, False):
+        (one,) = store.migrate("2", dry_run=dry_run).sessions
+        assert (one.what, "$.note" in one.why, secret in one.why) == ("failed", True, False)
+    with pytest.raises(SecretFoundError):
+        store.edit("h", {"note": secret})
+    assert store.state_at("h") == {"n": 1}
+
+
+def test_a_version_is_a_short_text(store):
+    for version in (1, "x" * 1000):
+        with pytest.raises(RefusedError, match="version"):
+            store.session("h", version=version)
 
 
 def test_one_that_is_named_must_be_there(store):

@@ -193,7 +193,10 @@ class _Run:
             raise HeldError(f"{session} is held by {owner_text(lease.owner)}")
         writer, reader, tail = take_up(backend, session, epoch=None)
         move = self._move(Opened(lease, writer, reader, opening_of(reader), tail), target)
-        return Migrated(session, "current", target.version) if move is None else self._told(session, move)
+        if move is None:
+            return Migrated(session, "current", target.version)
+        backend.guard.body(move.draft.kind, move.draft.body)  # a secret in it is refused now, too
+        return self._told(session, move)
 
     def _done(self, session: str, target: Target) -> Migrated:
         with self._store.keeper.briefly(session, owner=new_owner(), lease_s=limits.LEASE_S) as lease:

@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from perdure import limits
+from perdure.errors import RefusedError
+
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.log.summary import Summary
@@ -26,6 +29,13 @@ class Target:
     agent: str = ""
     state: type | None = None
     validate: Check | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.version) is not str or len(self.version) > limits.NAME_CHARS_MAX:
+            raise RefusedError(
+                f"version={self.version!r:.40}: the version of an agent is a text of at most {limits.NAME_CHARS_MAX} "
+                "characters"
+            )
 
 
 def version_of(summary: Summary, opening: Entry) -> str:
