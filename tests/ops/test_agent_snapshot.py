@@ -389,8 +389,9 @@ def test_that_of_a_sealed_store_is_sealed(protocol: str, tmp_path: Path, other: 
         AgentSnapshot.read(tmp_path / "bad", keys=KEY)
     with pytest.raises(RefusedError, match="would be in clear"):
         other.begin(tmp_path / "s", keys=KEY)
+    with pytest.raises(SecretFoundError):
+        other.begin(tmp_path / "s", keys=KEY, in_clear=True)
     assert other.sessions() == []
-    other.begin(tmp_path / "s", keys=KEY, in_clear=True)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -598,3 +599,25 @@ def test_its_version_is_that_of_the_state(store: AgentStore, other: AgentStore) 
         "snapshot-2",
     ]
     assert "migrated" in [other.snapshot("q", at=point.seq).metadata.trigger for point in other.snapshots("q")]
+
+
+def test_one_that_is_written_meanwhile_is_taken_as_of_one_instant(
+    other: AgentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks at the head a save and a payment are recorded: both are in it, or neither is."""
+    with other.session("q") as s:
+        s.state["n"] = 1
+        s.save()
+        head = other.backend.head
+
+        def goes_on(session: str) -> Any:
+            found = head(session)
+            monkeypatch.setattr(other.backend, "head", head)
+            s.state["n"] = 2
+            s.save()
+            s.call(pay, 7)
+            return found
+
+        monkeypatch.setattr(other.backend, "head", goes_on)
+        taken = other.snapshot("q")
+    assert (taken.state, len(taken.tool_calls), len(taken.metadata.doubts)) in (({"n": 1}, 0, 0), ({"n": 2}, 1, 1))

@@ -59,10 +59,7 @@ class _Taken:
     @property
     def summary(self) -> Summary:
         """How it stood then."""
-        summary = Summary()
-        for entry in self.entries:
-            summary = summary.after(entry)
-        return summary
+        return _folded(self.entries)
 
     @property
     def seq(self) -> int:
@@ -128,20 +125,26 @@ def _group(group: str, state: Mapping[str, Any], places: list[shapes.PartPlace])
 
 
 def _taken(store: Store, session: str, at: int | str | None) -> _Taken:
-    head, reader = store.head(session), Reader(store, session)
+    """What is there at one instant: somebody may be writing meanwhile."""
+    reader = Reader(store, session)
+    point = None if at is None else point_of(reader, at)
+    head = store.head(session)
     if not head.seq:
         raise SessionUnknownError(f"nothing was ever written to {session} in {store.url}")
     entries = reader.entries(upto=head.seq, chain=head.chain)
-    point = point_of(reader, at)
+    if at is None:
+        newest = _folded(entries).parent
+        point = next((entry for entry in entries if entry.seq == newest), None)
     upto = head.seq if at is None else (point.seq if point else 1)
-    return _Taken(
-        reader,
-        [entry for entry in entries if entry.seq <= upto],
-        Actions(entries),
-        point,
-        upto,
-        snapshot(reader, point.seq if point else 0).all(),
-    )
+    told = [entry for entry in entries if entry.seq <= upto]
+    return _Taken(reader, told, Actions(entries), point, upto, snapshot(reader, point.seq if point else 0).all())
+
+
+def _folded(entries: list[Entry]) -> Summary:
+    summary = Summary()
+    for entry in entries:
+        summary = summary.after(entry)
+    return summary
 
 
 def _id(reader: Reader, seq: int) -> str:
