@@ -166,12 +166,25 @@ def test_lists_are_lists_and_show_themselves(store: AgentStore) -> None:
     points = store.snapshots("nb")
     assert isinstance(points, list)
     assert points == list(points)
-    assert "<th>name</th>" in points._repr_html_()
+    assert ">name</th>" in points._repr_html_()
     assert "&lt;start&gt;" in points._repr_html_()
     assert repr(points).splitlines()[0].split() == ["seq", "name", "time"]
     assert "idle" in repr(store.sessions())
-    assert "<td>present</td>" in store.branches("nb")._repr_html_() or "is present" in repr(store.branches("nb"))
+    assert ">is present</th>" in store.branches("nb")._repr_html_()
+    assert "is present" in repr(store.branches("nb"))
     assert repr(store.sessions(status="failed")) == "(none)"
+
+
+def test_numbers_stand_below_one_another_and_tables_have_their_names(store: AgentStore) -> None:
+    s = store.session("nb")
+    s.state["n"], s.state["text"] = 1, "words"
+    s.checkpoint("start")
+    shown = s._repr_html_()
+    head, cell = '<th style="text-align:{};', '<td style="text-align:{};'
+    assert head.format("right") in shown.partition("restore points")[2]
+    assert cell.format("right") not in shown.partition("restore points")[0], "a column of words has a number in it"
+    assert [shown.count(f">{name}</caption>") for name in ("state", "restore points", "pending")] == [1, 1, 0]
+    s.close()
 
 
 def test_long_tables_show_their_ends() -> None:

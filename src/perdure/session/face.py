@@ -197,8 +197,11 @@ class Face:
         shown.append(parts_as_html(parts, names))
         if not self._closed:
             points = self._opened.reader.store.points(self.id)
-            tables = Table(points, hidden=POINT_HIDDEN), Table(self.pending)
-            shown += [table._repr_html_() for table in tables if table]
+            tables: dict[str, Table[Any]] = {
+                "restore points": Table(points, hidden=POINT_HIDDEN),
+                "pending": Table(self.pending),
+            }
+            shown += [table.as_html(name) for name, table in tables.items() if table]
         return "".join(shown)
 
     # --- the life of an entry -----------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ T = TypeVar("T")
 ROWS_MAX: Final = 60
 """Rows that are shown; of more, the first and the last."""
 
+UNBROKEN_CHARS: Final = 24
+"""A cell that is not longer stays on one line."""
+
 MICROSECONDS: Final = "_us"
 
 
@@ -35,7 +38,11 @@ class Table(list[T]):
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
-        return as_html(*self._cells())
+        return self.as_html()
+
+    def as_html(self, caption: str = "") -> str:
+        """The table for a notebook, with everything escaped."""
+        return as_html(*self._cells(), caption=caption)
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         shown = [*self] if len(self) <= ROWS_MAX else [*self[: ROWS_MAX // 2], None, *self[-ROWS_MAX // 2 :]]
@@ -57,16 +64,29 @@ def _cell(row: Any, name: str) -> str:
     return "" if value is None else str(value)
 
 
-def as_html(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table for a notebook, with everything escaped."""
+def as_html(names: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> str:
+    """A table for a notebook, with everything escaped. It looks the same where nothing else gives tables a style."""
     import html
 
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<table class="perdure"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    def cell(tag: str, text: str, side: str) -> str:
+        wraps = "normal" if len(text) > UNBROKEN_CHARS else "nowrap"
+        style = f"text-align:{side};white-space:{wraps};padding:2px 10px 2px 0;vertical-align:top"
+        return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'
+
+    found = [*rows]
+    sides = [_side(column) for column in zip(*found, strict=True)] if found else ["left"] * len(names)
+    head = "".join(map(cell, ["th"] * len(names), names, sides))
+    body = "".join(f"<tr>{''.join(map(cell, ['td'] * len(names), row, sides))}</tr>" for row in found)
+    title = f'<caption style="text-align:left">{html.escape(caption)}</caption>' if caption else ""
+    return f'<table class="perdure">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _side(column: Iterable[str]) -> str:
+    """Numbers stand below one another."""
+    return "right" if all(text.isdigit() or text in ("", "…") for text in column) and any(column) else "left"
 
 
 def parts_as_html(parts: dict[str, Any], names: Sequence[str]) -> str:
     """The parts of a state; those that were not loaded only by name."""
     rows = [(name, values.describe(parts[name], name) if name in parts else "(not loaded)") for name in names]
-    return as_html(("part", "value"), rows) if rows else ""
+    return as_html(("part", "value"), rows, caption="state") if rows else ""
