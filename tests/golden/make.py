@@ -23,10 +23,10 @@ import perdure
 from perdure import values
 from perdure.log.action import Actions
 from perdure.ops import beginning
-from perdure.runtime import operator
+from perdure.runtime import editing, operator
 from perdure.runtime.store import AgentStore
 from perdure.session.keyframer import Keyframer
-from tests.golden import subjects
+from tests.golden import subjects, versions
 from tests.golden.subjects import KEYS, OWNER, SESSIONS, SUBJECT
 
 VERSION = "v1"
@@ -46,7 +46,7 @@ def steady() -> Iterator[None]:
     """Within it, what is made tells of no machine, and has keyframes early."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(Keyframer.__init__.__kwdefaults__, "every", 3)
-        for module in (operator, beginning):
+        for module in (editing, operator, beginning):
             patch.setattr(module, "new_owner", lambda: OWNER)
         yield
 
@@ -145,12 +145,21 @@ def snapshot_of(protocol: str, *, sealed: bool) -> Callable[[Path], dict[str, An
     return make
 
 
+def migrated(path: Path) -> dict[str, Any]:
+    """A session whose state was of several versions, and changed by hand."""
+    with opened("memory:") as store:
+        versions.fill(store)
+        store.export_file(versions.SUBJECT, path)
+        return {versions.SUBJECT: facts_of(store, versions.SUBJECT)}
+
+
 MADE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "sqlite.store.zip": store_of("sqlite", *protocols(sealed=False), sealed=False),
     "sqlite-sealed.store.zip": store_of("sqlite", "msgpack", "json", "pickle", sealed=True),
     "file.store.zip": store_of("file", "json", sealed=False),
     "file-sealed.store.zip": store_of("file", "json", "pickle", sealed=True),
     **{f"{protocol}.perdure": export_of(protocol, sealed=False) for protocol in protocols(sealed=False)},
+    "versions.exported": migrated,
     **{f"{protocol}-sealed.perdure": export_of(protocol, sealed=True) for protocol in ("json",)},
     **{
         f"{protocol}{'-sealed' if sealed else ''}.snapshot": snapshot_of(protocol, sealed=sealed)
