@@ -8,6 +8,7 @@ addresses; the old ones go when nothing names them. Killed anywhere it is done a
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import clock, faults, values
@@ -20,6 +21,7 @@ from perdure.log.record import frame_of, is_replaced, is_stub, replacing
 from perdure.log.replaced import digest_of
 from perdure.log.summary import with_mark, with_point, without_mark, without_point
 from perdure.ops.collection import sweep
+from perdure.session import item as items
 from perdure.session import needs
 from perdure.session.lease import is_dead, owner_text
 from perdure.session.opening import summary_of, told
@@ -154,9 +156,6 @@ def _check(family: _Family) -> None:
             raise HeldError(f"{session} is held by {owner_text(lease.owner)}; end that, or wait until it is given back")
         if family.canary.is_in(f"{session} {head.family}".encode()):
             raise RefusedError("it is in the id of a session, which cannot change: copy what is worth it, and erase")
-        for item in family.store.inbox(session):
-            if family.canary.is_in(values.unseal(item.content[16:])[1]):
-                raise RefusedError(f"{session}: item {item.number} of the inbox has it; run the session, then scrub")
 
 
 def _bases_first(family: _Family) -> list[str]:
@@ -230,10 +229,26 @@ def _body(one: _Scrubbing, record: Record, entry: Entry) -> dict[str, Any] | Non
 
 def _do(one: _Scrubbing) -> None:
     """Replaces the bodies; a fork says so of those that it begins with, too."""
-    base = _replaced_in_bases(one)
-    if one.seqs or base:
-        _amend(one, also=base)
+    base, sent = _replaced_in_bases(one), _sent_again(one)
+    if one.seqs or base or sent:
+        _amend(one, also=base, taken=sent)
         faults.reach("scrub.session")
+
+
+def _sent_again(one: _Scrubbing) -> tuple[int, ...]:
+    """The items of the inbox that have it, each sent again without it: once, whoever kills this, and before it goes."""
+    store, session, canary = one.reader.store, one.reader.session, one.family.canary
+    found = []
+    for item in store.inbox(session):
+        sent = items.opened(item, session=session)
+        key = None if sent.key is None else canary.text(sent.key)
+        new = replace(sent, value=canary.value(sent.value), by=canary.text(sent.by), key=key)
+        if new == sent:
+            continue
+        content = items.content_of(new, session=session, codec=store.protocol)
+        store.send(session, content, mark=b"s" + sha256(item.content).digest()[:16])
+        found.append(item.number)
+    return tuple(found)
 
 
 def _replaced_in_bases(one: _Scrubbing) -> list[tuple[int, bytes]]:
@@ -247,7 +262,7 @@ def _replaced_in_bases(one: _Scrubbing) -> list[tuple[int, bytes]]:
     return [pair for pair in found if pair not in mine]
 
 
-def _amend(one: _Scrubbing, *, also: list[tuple[int, bytes]]) -> None:
+def _amend(one: _Scrubbing, *, also: list[tuple[int, bytes]], taken: tuple[int, ...]) -> None:
     """One transaction: bodies, index rows, the record that says so, the summary after it."""
     store, session, blobs = one.reader.store, one.reader.session, values.Blobs()
     bodies, chunks = [], dict[bytes, bytes]()
@@ -270,6 +285,7 @@ def _amend(one: _Scrubbing, *, also: list[tuple[int, bytes]]) -> None:
         points=tuple(new for _, new in one.points),
         marks=((dropped.MARK, record.seq), *((new, seq) for _, new, seq in one.marks)),
         summary=summary.encoded(session=session, seq=record.seq, chain=record.chain),
+        taken=taken,
     )
     change = Change(
         bodies=tuple(bodies), marks=tuple((old, seq) for old, _, seq in one.marks), chunks=chunks | blobs.take()

@@ -136,9 +136,7 @@ class MemoryStore(Store):
 
     @staticmethod
     def _write(place: Place, found: Session, batch: Batch, *, session: str) -> None:
-        for number in batch.taken:
-            if number not in found.inbox:
-                raise refusals.taken(session, number=number)
+        _check_taken(found, batch, session=session)
         faults.reach("append.inside")
         add(place, found, batch)
         found.changed = next(place.changes)
@@ -249,8 +247,11 @@ class MemoryStore(Store):
             found = self._as_seen(seen, head=head)
             if set(self._kin(found.family)) != set(family):
                 raise refusals.joined(session)
+            _check_taken(found, batch, session=session)
             faults.reach("amend.inside")
             add(place, found, batch)
+            for number in batch.taken:
+                del found.inbox[number]
             apply(found, change)
             place.chunks.setdefault(found.family, {}).update(change.chunks)
 
@@ -374,3 +375,9 @@ class MemoryStore(Store):
         if found.lease.epoch != epoch or not found.lease.owner:
             raise refusals.fenced(found.lease, epoch=epoch)
         return found
+
+
+def _check_taken(found: Session, batch: Batch, *, session: str) -> None:
+    for number in batch.taken:
+        if number not in found.inbox:
+            raise refusals.taken(session, number=number)

@@ -161,9 +161,7 @@ class FileStore(Store):
             return self._write(folder, before, batch)
 
     def _write(self, folder: Folder, before: Commit, batch: Batch) -> int:
-        for number in batch.taken:
-            if number not in folder.index().items:
-                raise refusals.taken(folder.session, number=number)
+        _check_taken(folder, batch)
         if chunk_files.put(self._root.family(folder.family), batch.chunks):
             faults.reach("append.chunks")
         tick = self._sessions.tick_after(before.tick)
@@ -316,6 +314,7 @@ class FileStore(Store):
                 raise refusals.joined(session)
             if any(seq <= folder.seam for seq, _ in change.bodies):
                 raise ValueError(f"{session}: wrote none of the records up to {folder.seam}, and cannot amend them")
+            _check_taken(folder, batch)
             text, _, commit = commits.following(before, batch, change)
             added = chunk_files.put(self._root.family(folder.family), {**batch.chunks, **change.chunks})
             try:
@@ -430,3 +429,9 @@ class FileStore(Store):
 
 def _is_holder(newest: Lease, lease: Lease) -> bool:
     return bool(lease.owner) and (newest.epoch, newest.owner) == (lease.epoch, lease.owner)
+
+
+def _check_taken(folder: Folder, batch: Batch) -> None:
+    for number in batch.taken:
+        if number not in folder.index().items:
+            raise refusals.taken(folder.session, number=number)

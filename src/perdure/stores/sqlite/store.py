@@ -314,6 +314,7 @@ class SqliteStore(Store):
             row = self._sessions.as_seen(db, seen, head=head)
             if rows.kin(db, row.family) != set(family):
                 raise refusals.joined(session)
+            rows.take(db, session, row.number, batch.taken)
             rows.insert(db, row.number, row.family, batch)
             rows.change(db, row, session, change)
             rows.set_head(db, row.number, batch, end=end, tick=row.tick)

@@ -100,6 +100,19 @@ class KeepingChecks(Place):
             amend(log, Change(bodies=((1, b""),)))
             same([head.session for head in store.heads()], ["t", "s"])
 
+    def test_an_amendment_takes_items(self, tmp_path: Path) -> None:
+        with self.open(tmp_path) as store:
+            log = filled(store)
+            first, second = store.send("s", b"one") or 0, store.send("s", b"two") or 0
+            with refused(ConflictError):
+                amend(log, Change(bodies=((1, b""),)), taken=(first, second + 1))
+            same([item.number for item in store.inbox("s")], [first, second])
+            amend(log, Change(bodies=((1, b""),)), taken=(first,))
+            same([item.number for item in store.inbox("s")], [second])
+            store.purge("s")
+            same([item.content for item in store.inbox("s")], [b"two"])
+            same(store.read_at("s", [1])[0].body, b"")
+
     def test_an_interrupted_amendment_leaves_nothing(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
             log = filled(store)
@@ -174,10 +187,12 @@ def filled(store: Store) -> Log:
     return log
 
 
-def amend(log: Log, change: Change, *, seen: Lease | None = None, family: Any = ("s",)) -> None:
+def amend(
+    log: Log, change: Change, *, seen: Lease | None = None, family: Any = ("s",), taken: tuple[int, ...] = ()
+) -> None:
     """One amendment with its record; what was appended is in the log afterwards."""
     records = log.next(b"amended", kind="amended")
-    batch = Batch(records, summary=b"after")
+    batch = Batch(records, summary=b"after", taken=taken)
     log.store.amend("s", batch, change, seen=seen or log.store.lease("s"), head=len(log.records), family=family)
     log.records += records
 
