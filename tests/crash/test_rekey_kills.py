@@ -146,6 +146,18 @@ def test_a_rotated_key_opens_what_the_old_one_closed(path: Path) -> None:
         assert [one.is_rewrapped for one in store.rekey()] == [False] * 3
 
 
+def test_the_doctor_says_what_is_left_of_a_rotation(path: Path) -> None:
+    with perdure.open(url_of(path), keys=[NEW, OLD]) as store:
+        (found,) = store.doctor().findings
+        assert (found.kind, found.severity, found.mend) == ("keys", "note", ("rekey",))
+    rekey(path, kill=("rekey.part", 1))
+    with perdure.open(url_of(path), keys=[NEW, OLD]) as store:
+        mends = [found.mend for found in store.doctor().findings]
+        assert sorted(mends) == [("rekey",), ("rekey", "--data")]
+        assert [one.why for one in store.rekey(data=True)] == [""] * 3
+        assert store.doctor(deep=True).findings == ()
+
+
 def test_the_old_envelopes_are_nowhere(path: Path) -> None:
     with open_store(url_of(path), keys=OLD) as store:
         old = [store.envelope(session) for session in ("s", "t", None)]

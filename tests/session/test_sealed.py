@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
 import sqlite3
@@ -278,6 +279,19 @@ def test_lost_indexes_are_made_anew(tmp_path: Path) -> None:
         assert store.doctor(fix=True).ok
         assert store.verify("s").ok
         assert [point.name for point in store.snapshots("s") if point.name] == ["named"]
+
+
+def test_it_is_the_same_in_an_event_loop(url: str) -> None:
+    async def live() -> None:
+        async with store.aio.session("s") as s:
+            for n in range(5):
+                s.state["n"] = n
+                await s.save()
+
+    with perdure.open(url, keys=KEY) as store:
+        asyncio.run(live())
+        assert store.state_at("s") == {"n": 4}
+        assert store.verify("s", read_data=True).ok
 
 
 def test_pickles_are_kept_in_a_sealed_store(url: str) -> None:

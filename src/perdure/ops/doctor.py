@@ -21,6 +21,7 @@ from perdure.errors import (
 )
 from perdure.ops.collection import EVERYTHING, gc, sweep
 from perdure.ops.rebuild import DERIVED, rebuild
+from perdure.ops.rekey import left
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
 from perdure.session.lease import is_dead, owner_text
@@ -87,7 +88,7 @@ def doctor(store: Store, *, deep: bool, fix: bool) -> Diagnosis:
 def _opened(store: Store, *, deep: bool) -> tuple[list[Finding], list[Head]]:
     """What is found about the place, and the sessions, if they can be had at all."""
     try:
-        found, heads = [*_place(store.health(deep=deep)), *_witness(store)], store.heads()
+        found, heads = [*_place(store.health(deep=deep)), *_witness(store), *_keys(store)], store.heads()
     except DamageError as error:
         return [Finding(ERROR, "place", "", str(error))], _heads(store)
     return found, heads
@@ -123,6 +124,19 @@ def _witness(store: Store) -> Iterator[Finding]:
     if state is not None and state.error:
         what = f"{state.error}; it was not told of the newest of {state.behind} sessions"
         yield Finding(WARNING, "witness", "", what)
+
+
+def _keys(store: Store) -> Iterator[Finding]:
+    """What is left of a rotation. Which families there are is asked only of a store that is sealed."""
+    if store.keys is None:
+        return
+    wrapped, begun = left(store)
+    if wrapped:
+        what = f"the keys of {len(wrapped)} families are not under the first key given: {wrapped[0]} …"
+        yield Finding(NOTE, "keys", "", what, ("rekey",))
+    for family in begun:
+        what = f"its family {family} was being sealed anew, which did not come to its end"
+        yield Finding(NOTE, "keys", family, what, ("rekey", "--data"))
 
 
 def _mb(size: int) -> str:

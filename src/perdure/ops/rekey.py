@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perdure.errors import KeysError, PerdureError, SessionError
+from perdure.errors import DamageError, KeysError, PerdureError, SessionError
 from perdure.stores.around import Around
 from perdure.stores.sealed import SealedStore, resealing
 
@@ -62,6 +62,25 @@ def _one(sealed: SealedStore, family: str, sessions: list[str], *, data: bool) -
         return Rekeyed(family, is_rewrapped)
     done = resealing.reseal(sealed, sessions)
     return Rekeyed(family, is_rewrapped, done.bodies, done.chunks, done.left)
+
+
+def left(store: Store) -> tuple[list[str], list[str]]:
+    """The families whose keys are not under the first key; those of which sealing anew was begun and not ended.
+
+    What cannot be opened is told where its sessions are looked at.
+    """
+    sealed = _sealed(store)
+    families = {head.family: head.session for head in sealed.inner.heads()}
+    wrapped, begun = [], []
+    for family, session in sorted(families.items()):
+        try:
+            if resealing.is_under_another(sealed, session):
+                wrapped.append(family)
+            if sealed.families.again(session, name=family).secrets.rewriting:
+                begun.append(family)
+        except (DamageError, KeysError, SessionError):
+            continue
+    return wrapped, begun
 
 
 def _sealed(store: Store) -> SealedStore:

@@ -44,6 +44,12 @@ def rewrap(store: SealedStore, session: str | None) -> bool:
     return _put(store, session, lambda secrets: secrets, always=False)
 
 
+def is_under_another(store: SealedStore, session: str) -> bool:
+    """Whether the envelope of a session's family is under another key than the first."""
+    stored = store.envelope(session)
+    return stored is not None and envelope.key_id(stored) != store.ring.first.id
+
+
 def _put(
     store: SealedStore,
     session: str | None,

@@ -48,8 +48,9 @@ class SealedStore(Around):
         """Makes a store that has no sessions a sealed one, for good."""
         if self.inner.heads():
             raise StorePlainError(
-                f"{self.url}: has sessions in clear, and a store is sealed as a whole or not at all; nothing was "
-                "changed. Open it without keys, or copy them to a new store: perdure copy SESSION --to URL --to-key KEY"
+                f"{self.url}: has sessions in clear, and a store is sealed whole or not at all; nothing was changed. "
+                "Open it without keys, or bring them to a new one: perdure copy SESSION --to URL --to-key KEY, "
+                "all of them: perdure convert URL --protocol msgpack --to-key KEY"
             )
         new = envelope.closed(envelope.new_secrets(), keys.first, bound=envelope.OF_STORE)
         try:
