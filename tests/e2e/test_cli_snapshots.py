@@ -29,6 +29,7 @@ def test_what_a_failed_run_leaves_is_shown(cli: Cli, tmp_path: Path) -> None:
     (found,) = shown["inspections"]
     assert [one["path"] for one in found["absent"]] == ["$.notes[1].lock"]
     assert "for inspection only" in cli("show", "w")[1]
+    assert f"to look at it: perdure state w --at {found['seq']}\n" in cli("show", "w")[1]
 
     at = str(found["seq"])
     state = cli.json("state", "w", "--at", at)

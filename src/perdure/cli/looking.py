@@ -134,6 +134,9 @@ def show(
     _section("restore points", [_point(p) for p in found.points], ("seq", "name", "reason", "", "age"), number)
     inspections = [_inspection(p) for p in found.inspections]
     _section("for inspection only", inspections, ("seq", "reason", "absent", "age"), number)
+    if found.inspections and number:
+        newest = found.inspections[-1].seq
+        output.say(f"to look at it: {where.command('state', session, '--at', newest)}")
     actions = ("seq", "call", "effect", "outcome", "attempts")
     _section("actions", [_action(a) for a in found.actions], actions, number)
     _section("left standing by a rollback", [_action(a) for a in found.standing], actions, number)
