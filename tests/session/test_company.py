@@ -110,6 +110,16 @@ def test_children_and_keys_come_with_it(waiting: perdure.AgentStore, target: per
     goes_on(target)
 
 
+def test_a_store_that_is_converted_has_first_what_others_need(
+    waiting: perdure.AgentStore, target: perdure.AgentStore
+) -> None:
+    """So a conversion that is cut off leaves nothing that would do again what is not there yet."""
+    done = [one.session for one in waiting.convert(target, protocol="json")]
+    assert [name.startswith(PREFIX) for name in done] == [True, True, False, False, False, False, False]
+    assert done[2:] == ["q/moons/leaf", "q/tides/leaf", "q/moons", "q/tides", "q"]
+    goes_on(target)
+
+
 def test_without_children_they_are_named(waiting: perdure.AgentStore, target: perdure.AgentStore) -> None:
     moved = waiting.copy("q", target, children=False)
     assert moved.left == ("q/moons", "q/tides")

@@ -18,6 +18,7 @@ from perdure.log.record import GENESIS, Record, chained, frame_of, is_stub
 from perdure.ops.transfer import Chunk, Item, Origin, at_once
 from perdure.session.lease import is_dead, owner_text
 from perdure.session.opening import summary_of
+from perdure.session.shared import PREFIX
 from perdure.session.snapshot import Reader
 from perdure.state import keyframe
 
@@ -79,8 +80,12 @@ class Converted:
 
 
 def in_order(store: Store) -> list[Head]:
-    """The sessions of a store, each after those that it goes on from."""
-    return sorted((head for head in store.heads() if head.seq), key=lambda head: (len(head.bases), head.session))
+    """The sessions of a store, each after what it needs: keys of the whole store, what it goes on from, children."""
+
+    def place(head: Head) -> tuple[bool, int, int, str]:
+        return not head.session.startswith(PREFIX), len(head.bases), -head.session.count("/"), head.session
+
+    return sorted((head for head in store.heads() if head.seq), key=place)
 
 
 def is_made_of(target: Store, session: str, head: Head) -> bool:
