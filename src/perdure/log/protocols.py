@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perdure import values
+from perdure.log import readable
 
-ENCODED: Final = frozenset(
-    {"input", "delta", "manifest", "key", "strategy", "value", "result", "answer", "given", "returned", "since", "args"}
-)
-"""Fields, at any depth of a body, that hold an encoded value when they hold bytes."""
+ENCODED: Final = readable.ENCODED | {"given", "returned", "since", "args"}
+"""Fields, at any depth of a body, that hold an encoded value when they hold bytes. One that is left out stays bytes."""
 
 NAMED: Final = frozenset({"args", "attributes"})
 """Fields that hold encoded values by names of the user's."""
