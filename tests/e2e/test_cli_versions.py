@@ -92,6 +92,15 @@ def test_a_signal_ends_it_after_the_session_that_it_is_at(
     assert run(capsys, "migrate", "--to", "1.1.0")[1].splitlines()[-1] == "1 migrated, 1 need nothing"
 
 
+def test_a_step_that_fails_shows_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = STEPS.replace('state["todo"] = [', 'state["nope"] = state["no"] + [')
+    Path("new.py").write_text(AGENT.format(version="1.1.0") + wrong)
+    status, _, err = run(capsys, "run", "new.py:worker", "--session", "a")
+    assert status == 55
+    assert "the step from 1.0.0 to 1.1.0 (new:named) failed: KeyError: 'no'" in err
+    assert 'state["nope"] = state["no"] + ' in err
+
+
 def test_a_state_is_changed_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "state", "a", "--set", 'todo[1]="c"', "--set", 'more={"x": 1}', "--reason", "asked")
     assert (status, "a goes on from #6" in out) == (0, True)

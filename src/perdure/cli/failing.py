@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import perdure
 from perdure.cli import output
-from perdure.errors import EntryError, PerdureError
+from perdure.errors import EntryError, MigrationError, PerdureError
 
 _OURS: Final = (str(Path(perdure.__file__).parent), str(Path(importlib.__file__).parent), "<frozen importlib")
 _SHOWN: Final = str(Path(perdure.__file__).parent / "demo")
@@ -40,7 +40,11 @@ def tell(error: PerdureError, *, json: bool) -> int:
         output.line({"error": document(error)})
     else:
         output.warn(f"error: {error} ({error.code})")
-        if isinstance(error, EntryError) and error.__cause__ is not None and _has_users_lines(error.__cause__):
+        if (
+            isinstance(error, EntryError | MigrationError)
+            and error.__cause__ is not None
+            and _has_users_lines(error.__cause__)
+        ):
             output.warn(users_traceback(error.__cause__))
     return error.exit_status
 

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from perdure.errors import EntryError
+from perdure.session.declare import FILE_MODULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,7 @@ def _module_of_file(path: Path) -> ModuleType:
     for module in list(sys.modules.values()):
         if getattr(module, "__file__", None) == str(path) and module.__name__ != "__main__":
             return module
-    name = f"perdure_entry_{path.stem}"
+    name = f"{FILE_MODULE}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise EntryError(f"{path} is not a Python file")
@@ -95,7 +96,7 @@ def name(fn: Any) -> str:
     module = getattr(fn, "__module__", "") or ""
     if not qualname or "<" in qualname:
         return ""
-    if module == "__main__" or module.startswith("perdure_entry_"):
+    if module == "__main__" or module.startswith(FILE_MODULE):
         file = getattr(sys.modules.get(module), "__file__", None)
         return f"{file}:{qualname}" if file else ""
     return f"{module}:{qualname}"

@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 AGENT: Final = "__perdure_agent__"
 
+FILE_MODULE: Final = "perdure_entry_"
+"""Before the name of a module that was loaded from a file that somebody named."""
+
 UNDOS: dict[str, Callable[..., Any]] = {}
 """The functions that undo, by module and name: found again after a crash because their module declares them again."""
 

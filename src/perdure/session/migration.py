@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from perdure import limits
 from perdure.errors import MigrationError, RefusedError, VersionError
 from perdure.log.points import version_text
+from perdure.session.declare import FILE_MODULE
 
 State: TypeAlias = dict[str, Any]
 """A whole state: its parts by name."""
@@ -70,7 +71,8 @@ def agent_name(agent: Callable[..., Any] | str | None) -> str:
 def name_of(fn: Any) -> str:
     """Module and name of a function."""
     inner = inspect.unwrap(fn)
-    return f"{getattr(inner, '__module__', '')}:{getattr(inner, '__qualname__', inner)}"
+    module = (getattr(inner, "__module__", "") or "").removeprefix(FILE_MODULE)
+    return f"{module}:{getattr(inner, '__qualname__', inner)}"
 
 
 def _check(step: Step) -> None:
