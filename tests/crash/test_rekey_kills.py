@@ -111,7 +111,7 @@ def test_killed_anywhere_it_is_done_again(path: Path, tmp_path: Path) -> None:
     reached = rekey(whole)
     assert (states(whole), chains(whole, NEW), generations(whole)) == (before, chain, {2})
     assert all(reached[point] > 1 for point in POINTS), reached
-    for kill in ((point, times) for point in POINTS for times in some(reached[point])):
+    for kill in ((point, times) for point in (*POINTS, "purge.inside") for times in some(reached[point])):
         killed = copy_of(path, tmp_path / "-".join(map(str, kill)))
         rekey(killed, kill=kill)
         assert states(killed, [NEW, OLD]) == before
@@ -124,6 +124,8 @@ def test_killed_anywhere_it_is_done_again(path: Path, tmp_path: Path) -> None:
 
 def some(count: int) -> list[int]:
     """The first, the last, and one in the middle, unless all are asked for."""
+    if not count:
+        return []
     return [*range(1, count + 1)] if os.environ.get("PERDURE_STORM") == "full" else sorted({1, count // 2 + 1, count})
 
 
