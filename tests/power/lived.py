@@ -93,7 +93,9 @@ def lost_names(trace: list[list[str]]) -> Iterator[str]:
             case "D":
                 unnamed.pop(path, None)
             case "A":
-                lost = [name for name, needed in unnamed.items() if needed and not name.endswith("/head.json")]
+                lost = [
+                    name for name, needed in unnamed.items() if needed and not name.endswith(("/head.json", ".index"))
+                ]
                 yield from (f"{path}: the name of {name} is not durable" for name in lost)
         seen.add(path)
 
@@ -102,13 +104,15 @@ def is_allowed_silence(trace: list[list[str]]) -> bool:
     """Whether a failure that nobody was told of is none of an acknowledgement.
 
     SQLite takes no notice when the sync of a folder fails; the store has synced it before. The hint of a store of files
-    is told after the sync, and no append depends on it. What fails when all is closed is carried over next time.
+    is told after the sync, the index of a full segment is made when it is missing, and no append depends on them. What
+    fails when all is closed is carried over next time.
     """
     at = next(n for n, call in enumerate(trace) if call[5] != "0")
     kind, _, path, *_ = trace[at]
     after = [call[2] for call in trace[at:] if call[0] == "A"]
+    is_told = path.endswith("/head.json") or ".index" in path.rpartition("/")[2]
     named = any((call[0], call[2], call[5]) == ("S", ".", "0") for call in trace[:at])
-    return ((kind, path) == ("S", ".") and named) or path.endswith("/head.json") or not after
+    return ((kind, path) == ("S", ".") and named) or is_told or not after
 
 
 def lives(
