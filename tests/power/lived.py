@@ -103,15 +103,16 @@ def lost_names(trace: list[list[str]]) -> Iterator[str]:
 def is_allowed_silence(trace: list[list[str]]) -> bool:
     """Whether a failure that nobody was told of is none of an acknowledgement.
 
-    SQLite takes no notice when the sync of a folder fails; the store has synced it before. The hint of a store of files
-    is told after the sync, the index of a full segment is made when it is missing, and no append depends on them. What
-    fails when all is closed is carried over next time.
+    SQLite takes no notice when the sync of a folder fails; the store syncs it once more itself. The hint of a store of
+    files is told after the sync, the index of a full segment is made when it is missing, and no append depends on them.
+    What fails when all is closed is carried over next time.
     """
     at = next(n for n, call in enumerate(trace) if call[5] != "0")
     kind, _, path, *_ = trace[at]
     after = [call[2] for call in trace[at:] if call[0] == "A"]
     is_told = path.endswith("/head.json") or ".index" in path.rpartition("/")[2]
-    named = any((call[0], call[2], call[5]) == ("S", ".", "0") for call in trace[:at])
+    told = next((n for n, call in enumerate(trace) if n > at and call[0] == "A"), len(trace))
+    named = any((call[0], call[2], call[5]) == ("S", ".", "0") for call in trace[:told])
     return ((kind, path) == ("S", ".") and named) or is_told or not after
 
 

@@ -34,6 +34,9 @@ _FOLDERS: Final = ("sessions", "families", "erased", "making")
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _TICK_CHARS: Final = 20
 
+_UNNAMED: Final[set[Path]] = set()
+"""The stores that this process has made, and not yet synced."""
+
 
 class Root:
     """The folder at `path`, made if it is not there; its own folder must be there."""
@@ -45,6 +48,9 @@ class Root:
         self._tick, self._tick_guard = -1, threading.Lock()
         if not _is_store(path):
             _make(path)
+        elif path in _UNNAMED:
+            with disk.failing(str(path)):
+                _name(path)
 
     @contextmanager
     def locked(self, *, shared: bool) -> Iterator[None]:
@@ -169,6 +175,13 @@ def _is_store(path: Path) -> bool:
     return False
 
 
+def _name(path: Path) -> None:
+    """Its name, and those in it, are durable; after a failure it is tried again by whoever opens it next here."""
+    disk.sync_folder(path)
+    disk.sync_folder(path.parent)
+    _UNNAMED.discard(path)
+
+
 def _check_mark(path: Path) -> None:
     try:
         told = json.loads((path / _MARK).read_bytes())
@@ -190,8 +203,8 @@ def _make(path: Path) -> None:
         for name in _FOLDERS:
             (path / name).mkdir(exist_ok=True)
         disk.replace(path / _MARK, json.dumps({"perdure": "store", "layout": LAYOUT}).encode() + b"\n")
-        disk.sync_folder(path)
-        disk.sync_folder(path.parent)
+        _UNNAMED.add(path)
+        _name(path)
     except FileNotFoundError as error:
         raise StoreFailedError(f"{path}: cannot be made; does the folder {path.parent} exist?") from error
     except OSError as error:
