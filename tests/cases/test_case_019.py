@@ -67,7 +67,7 @@ def test_it_outlives_a_copy_and_a_file(tmp_path: Path) -> None:
     with perdure.open(str(tmp_path / "agents.db")) as store, perdure.open("memory:") as other:
         store.run(parent, "q")
         before = tree(store)
-        store.copy("q", other)
+        store.copy("q", other, children=False)
         store.export_file("q/run-0", tmp_path / "child.perdure")
         other.import_file(tmp_path / "child.perdure")
         assert tree(other) == before

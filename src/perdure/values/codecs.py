@@ -87,7 +87,7 @@ def encode(value: Any, *, codec: str = DEFAULT, at: str = "$") -> bytes:
     container is taken as it is at one instant.
     """
     data = messagepack.encode(value, at=at)
-    if len(data) > limits.ENCODED_NODES_MAX:  # as each value takes a byte, it is only then that a bound can be exceeded
+    if len(data) > min(limits.ENCODED_NODES_MAX, limits.RECORD_BYTES_MAX):  # a value takes a byte at the least
         _check_large(data, at=at)
     return data if codec == DEFAULT else written(unpack_tree(data), codec=codec)
 
