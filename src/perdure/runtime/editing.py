@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from perdure import faults, limits, values
 from perdure.errors import DamageError, RefusedError
-from perdure.session.delivery import OVER
 from perdure.session.lease import new_owner
 from perdure.session.opening import newest, opened_by
 from perdure.session.replacing import replacing
 from perdure.session.request import Commit
 from perdure.session.snapshot import snapshot
+from perdure.session.status import OVER
 from perdure.state import delta, place
 from perdure.stores.ids import check_session_id
 

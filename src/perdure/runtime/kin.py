@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from perdure.log.action import Actions
 from perdure.session import call as calls
 from perdure.session.children import CANCEL
-from perdure.session.delivery import OVER
 from perdure.session.opening import summary_of
 from perdure.session.snapshot import Reader
+from perdure.session.status import OVER
 from perdure.session.tree import children
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from perdure.errors import (
 from perdure.log.points import version_text
 from perdure.runtime import entry as entries
 from perdure.session.declare import agent_of
-from perdure.session.delivery import OVER
 from perdure.session.lease import is_dead, new_owner, owner_text
 from perdure.session.migration import name_of
 from perdure.session.opening import Opened, newest, opened_by, opening_of, summary_of, take_up, told
 from perdure.session.replacing import moved
 from perdure.session.request import Commit
 from perdure.session.snapshot import Reader, snapshot
+from perdure.session.status import OVER
 from perdure.session.version import Target, due, version_of
 from perdure.state.survey import shown
 

@@ -17,13 +17,14 @@ from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
 from perdure.runtime.shared import Shared
 from perdure.session.declare import Agent, agent_of, undos_of
-from perdure.session.delivery import OVER, deliver
+from perdure.session.delivery import deliver
 from perdure.session.lease import Keeper, new_owner
 from perdure.session.migration import name_of
-from perdure.session.opening import NO_INPUT, Opened, Opening, find, hold, result_of
+from perdure.session.opening import NO_INPUT, Opened, Opening, Over, find, hold, result_of
 from perdure.session.session import Session
 from perdure.session.sharing import share
 from perdure.session.snapshot import Reader
+from perdure.session.status import OVER
 from perdure.session.version import Target
 from perdure.session.waiting import in_thread
 from perdure.stores.ids import check_session_id
@@ -118,7 +119,10 @@ class Running:
     def _run(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
         if (outcome := self._completed(opening)) is not None:
             return outcome
-        opened = self._open(opening, agent_of(fn), undos_of(fn))
+        try:
+            opened = self._open(opening, agent_of(fn), undos_of(fn))
+        except Over:  # while this one waited for it
+            return self._run(fn, opening, around)
         try:
             with around(opened), restore.offered(self.backend, opening.session):
                 outcome = runner.drive(opened, fn, steps=opening.form == "steps")
@@ -164,7 +168,10 @@ class Running:
     async def _arun(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
         if (outcome := await in_thread(self._completed, opening)) is not None:
             return outcome
-        opened = await self._open_async(opening, agent_of(fn), undos_of(fn))
+        try:
+            opened = await self._open_async(opening, agent_of(fn), undos_of(fn))
+        except Over:  # while this one waited for it
+            return await self._arun(fn, opening, around)
         try:
             with around(opened), restore.offered(self.backend, opening.session):
                 outcome = await runner.drive_async(opened, fn, steps=opening.form == "steps")

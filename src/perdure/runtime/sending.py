@@ -13,10 +13,11 @@ from perdure.errors import RefusedError, SessionUnknownError, UndecidedError
 from perdure.log.marks import answer_mark
 from perdure.session import item as items
 from perdure.session import schema
-from perdure.session.delivery import OVER, deliver
+from perdure.session.delivery import deliver
 from perdure.session.item import Sent
 from perdure.session.lease import new_owner
 from perdure.session.opening import find
+from perdure.session.status import OVER
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from perdure.session import item as items
 from perdure.session import settling
 from perdure.session.opening import take_up
 from perdure.session.request import Commit
+from perdure.session.status import OVER
 
 if TYPE_CHECKING:
     from perdure.session.item import Sent
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from perdure.session.snapshot import Reader
     from perdure.session.writer import Writer
     from perdure.stores.contract import Store
-
-OVER = ("completed", "cancelled")
-"""The status of a session that no command changes any more."""
 
 
 def deliver(keeper: Keeper, session: str, *, owner: str, lease_s: float) -> None:

@@ -28,6 +28,7 @@ from perdure.session.lease import takeable
 from perdure.session.reentry import Since, Start, point_of, since
 from perdure.session.request import Commit, Draft
 from perdure.session.snapshot import Reader, Snapshot, snapshot
+from perdure.session.status import OVER
 from perdure.session.survey import beyond
 from perdure.session.version import Target, due, version_of
 from perdure.session.writer import Writer
@@ -46,6 +47,10 @@ FORMAT_VERSION = 1
 
 NO_INPUT: Any = object()
 """Stands for an input that was left out: the recorded one holds."""
+
+
+class Over(Exception):  # noqa: N818 - not an error: whoever was to run it has its outcome instead
+    """The session whose code was to run is completed or cancelled; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,7 @@ def hold(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease]
     """Takes the session, making it if it is new, and records the new owner, in one commit. Durable on return.
 
     If it is not known what became of that commit, it is looked at, and `let_go` gives the session back. Raises
-    `SecretFoundError`.
+    `SecretFoundError`; `Over` if its code was to run and somebody else brought it to its end meanwhile.
     """
     opening, session = screened(opening, store.guard), opening.session
     try:
@@ -219,6 +224,8 @@ def _taken(
     epoch = epoch_after(seen.epoch if seen else 0, incarnation=store.incarnation())
     writer, reader, tail = (_begin if seen is None else take_up)(store, session, epoch=epoch)
     recorded = opening_of(reader) if tail else None
+    if opening.form != "handle" and writer.summary.status in OVER:
+        raise Over
     if recorded is not None:
         check_opened(opening, recorded, writer.summary)
     body = {"owner": owner, "code": opening.code, "accept_change": opening.accept_change, "restored": {}}

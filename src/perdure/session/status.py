@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from perdure.log.marks import COMPLETED
 from perdure.session.request import Draft
+
+OVER: Final = ("completed", "cancelled")
+"""The status of a session whose code is not run any more, and that no command changes."""
 
 
 def status(status: str, *, reason: str = "", result: bytes | None = None, waits: tuple[int, ...] = ()) -> Draft:
