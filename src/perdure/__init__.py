@@ -7,10 +7,10 @@ from perdure.errors import ConflictError, DivergedError, HeldError, PerdureError
 from perdure.runtime.outcome import Outcome, Question
 from perdure.runtime.store import AgentStore
 from perdure.runtime.store import open_agent_store as open
-from perdure.session.call import Done, IdempotencyKey, NotDone, Unknown
 from perdure.session.declare import action, agent, steps
-from perdure.session.migration import migration
-from perdure.session.people import Ask
+from perdure.session.keeping.migration import migration
+from perdure.session.rules.call import Done, IdempotencyKey, NotDone, Unknown
+from perdure.session.rules.people import Ask
 from perdure.session.session import Session
 from perdure.state.delta import patch
 from perdure.values import Opaque, Secret, allow, storable

@@ -65,7 +65,7 @@ with perdure.open({url!r}) as store, store.session("s") as s:
 """
 WITHOUT = """
 import perdure
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 Keyframer.__init__.__kwdefaults__["every"] = 4
 with perdure.open({url!r}) as store:
     with store.session("s") as s:

@@ -12,7 +12,7 @@ import pytest
 import perdure
 from perdure import values
 from perdure.errors import DamageError, PerdureError
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 
 SESSIONS = ("a", "b", "c")
 

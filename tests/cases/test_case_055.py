@@ -10,8 +10,8 @@ import pytest
 import perdure
 from perdure.errors import HeldError
 from perdure.runtime import operator
-from perdure.session.opening import append_one
-from perdure.session.request import Draft
+from perdure.session.keeping.opening import append_one
+from perdure.session.rules.request import Draft
 from tests.crash.process import Child, Talk
 
 LEASE_S = 0.4

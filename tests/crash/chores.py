@@ -26,7 +26,7 @@ from perdure.errors import (
 from perdure.log.action import Actions
 from perdure.ops import receiving
 from perdure.runtime.store import AgentStore, open_agent_store
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores.sqlite import SqliteStore
 
 KEYFRAME_EVERY = 5

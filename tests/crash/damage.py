@@ -17,7 +17,7 @@ from perdure import values
 from perdure.errors import DamageError
 from perdure.recovery.restore import newest_valid
 from perdure.runtime.store import AgentStore, open_agent_store
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.session.session import Session
 
 KEYFRAME_EVERY = 3

@@ -12,7 +12,7 @@ import pytest
 import perdure
 from perdure import faults
 from perdure.runtime.store import open_agent_store
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import open_store
 from perdure.testing import crash_everywhere
 from perdure.testing.lives import forked

@@ -18,7 +18,7 @@ import perdure
 from perdure import faults
 from perdure.errors import RefusedError
 from perdure.runtime.nursery import Life, Nursery
-from perdure.session.children import Spawned
+from perdure.session.rules.children import Spawned
 from perdure.testing import crash_everywhere
 from perdure.testing.lives import forked
 from tests.crash import outside

@@ -17,7 +17,7 @@ from perdure import values
 from perdure.errors import DamageError
 from perdure.recovery.restore import newest_valid
 from perdure.recovery.verify import Report
-from perdure.session import snapshot
+from perdure.session.keeping import snapshot
 from tests.crash.damage import OTHER, RESULT, SUBJECT, Row, Subject, agent, refuses, subject, wrong_states
 
 FULL = os.environ.get("PERDURE_STORM") == "full"

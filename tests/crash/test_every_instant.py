@@ -13,9 +13,9 @@ import pytest
 
 import perdure
 from perdure import faults
-from perdure.session.core import Journal
-from perdure.session.keyframer import Keyframer
-from perdure.session.ledger import Ledger
+from perdure.session.keeping.keyframer import Keyframer
+from perdure.session.rules.core import Journal
+from perdure.session.rules.ledger import Ledger
 from perdure.stores import open_store
 from perdure.testing import Report, crash_everywhere
 from perdure.testing.broken import Passing, WritesOneByOne

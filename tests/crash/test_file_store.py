@@ -12,7 +12,7 @@ import pytest
 import perdure
 from perdure import faults
 from perdure.log import GENESIS, Record, verified
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Batch, Point, Store
 from perdure.stores.file import FileStore
 from perdure.testing import crash_everywhere

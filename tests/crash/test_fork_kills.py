@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure import faults, values
 from perdure.errors import SessionUnknownError
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Base, Batch, open_store
 from perdure.testing.broken import Passing
 from perdure.testing.lives import forked

@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure.errors import PerdureError
 from perdure.ops import retention
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.testing import Report, crash, crash_everywhere
 from perdure.testing.lives import Life
 from tests.crash import outside

@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure import faults, limits, values
 from perdure.ops import amending, collection
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Batch, Change, open_store
 from perdure.testing.broken import Passing
 from perdure.testing.lives import forked

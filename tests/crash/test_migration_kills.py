@@ -16,8 +16,8 @@ import perdure
 from perdure import faults, values
 from perdure.errors import MigrationError
 from perdure.log import summary
-from perdure.session import migration as graph
-from perdure.session import reentry
+from perdure.session.keeping import migration as graph
+from perdure.session.keeping import reentry
 from perdure.testing.lives import forked
 from tests.crash import outside
 

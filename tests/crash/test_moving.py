@@ -34,8 +34,8 @@ from perdure.log.summary import unfinished
 from perdure.ops import portable, receiving, transfer
 from perdure.ops.rebuild import rebuild
 from perdure.runtime.store import AgentStore, open_agent_store
-from perdure.session.keyframer import Keyframer
-from perdure.session.opening import summary_of
+from perdure.session.keeping.keyframer import Keyframer
+from perdure.session.keeping.opening import summary_of
 from perdure.stores.contract import Batch
 from tests.crash.damage import KEYFRAME_EVERY, OTHER, RESULT, SUBJECT, TRUTH, agent, fill
 from tests.crash.process import Child, Talk

@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure.ops import receiving
-from perdure.session.shared import PREFIX
+from perdure.session.rules.shared import PREFIX
 from tests.crash import outside
 from tests.crash.test_moving import dying_at
 

@@ -15,7 +15,7 @@ import pytest
 import perdure
 from perdure import faults, limits, values
 from perdure.errors import KeyNeededError, KeysError, KeyWrongError, PerdureError
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import open_store
 from perdure.stores.sealed import SealedStore, resealing
 from perdure.stores.sealed.family import generation_of

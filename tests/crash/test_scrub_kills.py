@@ -14,7 +14,7 @@ import pytest
 import perdure
 from perdure import faults, values
 from perdure.ops import scrubbing
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Batch, Change, open_store
 from perdure.stores.file import FileStore
 from perdure.stores.sqlite import SqliteStore

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Store, open_store
 from perdure.testing import crash_everywhere
 from tests.crash import outside

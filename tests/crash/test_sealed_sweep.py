@@ -23,7 +23,7 @@ from perdure.errors import DamageError, FormatNewerError, NotSealedError, Perdur
 from perdure.log import KINDS
 from perdure.log.entry import sealed
 from perdure.runtime.store import AgentStore
-from perdure.session import snapshot
+from perdure.session.keeping import snapshot
 from perdure.stores.sealed.family import Family
 from tests.crash.damage import OTHER, RESULT, SUBJECT, Subject, agent, subject
 from tests.crash.test_damage_sweep import FULL, flipped, quiet, sample

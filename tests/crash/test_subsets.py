@@ -18,7 +18,7 @@ import pytest
 
 import perdure
 from perdure.log.action import Actions
-from perdure.session.ledger import Ledger
+from perdure.session.rules.ledger import Ledger
 from perdure.testing.lives import forked
 
 FULL = os.environ.get("PERDURE_STORM") == "full"

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from perdure import faults
-from perdure.session.core import Journal
-from perdure.session.keyframer import Keyframer
-from perdure.session.ledger import Ledger
-from perdure.session.points import Core
-from perdure.session.request import Commit, Steps
-from perdure.session.writer import Writer
+from perdure.session.keeping.keyframer import Keyframer
+from perdure.session.keeping.writer import Writer
+from perdure.session.rules.core import Journal
+from perdure.session.rules.ledger import Ledger
+from perdure.session.rules.points import Core
+from perdure.session.rules.request import Commit, Steps
 from perdure.stores import Batch
 from perdure.testing import crash_everywhere
 from tests.crash import agents, outside

@@ -12,7 +12,7 @@ import zstandard
 
 import perdure
 from perdure import values
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.snapshot import Reader
 from perdure.stores.contract import Head
 
 ZSTD = bytes.fromhex("28b52ffd")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.session import migration as graph
+from perdure.session.keeping import migration as graph
 from tests.e2e.test_cli_commands import names, promised
 from tests.e2e.test_cli_keeping import run
 

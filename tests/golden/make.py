@@ -25,7 +25,7 @@ from perdure.log.action import Actions
 from perdure.ops import beginning
 from perdure.runtime import editing, operator
 from perdure.runtime.store import AgentStore
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from tests.golden import subjects, versions
 from tests.golden.subjects import KEYS, OWNER, SESSIONS, SUBJECT
 

@@ -16,7 +16,7 @@ import pytest
 import perdure
 from perdure.errors import KeyNeededError
 from perdure.runtime import operator
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 
 FOLDER = Path(__file__).parent
 KEY = bytes(range(100, 132))

@@ -16,7 +16,7 @@ from perdure import values
 from perdure.ops import portable
 from perdure.runtime import operator
 from perdure.runtime.store import AgentStore, open_agent_store
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 
 VERSIONS = ["v1"]
 FOLDER = Path(__file__).parent

@@ -18,8 +18,8 @@ from perdure import faults
 from perdure.errors import HeldError, ProtocolError, RefusedError, SessionExistsError, SessionUnknownError
 from perdure.log.entry import Entry
 from perdure.ops import convert, receiving
-from perdure.session.keyframer import Keyframer
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.keyframer import Keyframer
+from perdure.session.keeping.snapshot import Reader
 from perdure.values.frame import unseal
 
 PROTOCOLS = ("json", "protobuf", "capnp", "msgpack")

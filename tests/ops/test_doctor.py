@@ -14,7 +14,7 @@ import perdure
 from perdure import clock
 from perdure.errors import DamageError, RefusedError
 from perdure.runtime.store import open_agent_store
-from perdure.session.lease import new_owner
+from perdure.session.keeping.lease import new_owner
 from tests.crash.damage import OTHER, RESULT, SUBJECT, Subject, agent, opened_file, subject
 
 

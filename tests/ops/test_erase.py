@@ -13,7 +13,7 @@ import pytest
 import perdure
 from perdure import faults, values
 from perdure.errors import DamageError, HasForksError, HeldError, SessionErasedError, SessionUnknownError
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import open_store
 from perdure.stores.file.sessions import Sessions
 from perdure.stores.sqlite import SqliteStore

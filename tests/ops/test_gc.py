@@ -14,7 +14,7 @@ from perdure import clock, limits
 from perdure.errors import DamageError, HeldError, NoPointError, RefusedError, SessionUnknownError
 from perdure.log import is_stub
 from perdure.runtime.store import AgentStore, open_agent_store
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Batch
 
 DAY_S = 86_400

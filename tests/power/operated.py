@@ -16,7 +16,7 @@ import perdure
 from perdure.errors import StoreFailedError
 from perdure.ops import portable, receiving
 from perdure.runtime.store import AgentStore
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import open_store
 from perdure.stores.file import FileStore
 from perdure.stores.sqlite import SqliteStore

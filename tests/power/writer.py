@@ -85,7 +85,7 @@ def save_numbers(told: Told) -> None:
 
 def run_sessions(told: Told) -> None:
     from perdure.runtime.store import AgentStore  # noqa: PLC0415
-    from perdure.session.keyframer import Keyframer  # noqa: PLC0415
+    from perdure.session.keeping.keyframer import Keyframer  # noqa: PLC0415
     from perdure.stores import open_store  # noqa: PLC0415
 
     defaults = Keyframer.__init__.__kwdefaults__

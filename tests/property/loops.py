@@ -13,7 +13,7 @@ from typing import Any
 import perdure
 from perdure.errors import SuspendedError
 from perdure.runtime.store import AgentStore
-from perdure.session.call import DECLARED
+from perdure.session.rules.call import DECLARED
 from perdure.session.waiting import in_thread
 from tests.property.programs import Op, Together, errand, perform
 from tests.property.worlds import TOOLS

@@ -24,8 +24,9 @@ from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.runtime import entry
 from perdure.runtime.store import AgentStore
-from perdure.session import core, declare
-from perdure.session.call import DECLARED, IdempotencyKey, Options
+from perdure.session import declare
+from perdure.session.rules import core
+from perdure.session.rules.call import DECLARED, IdempotencyKey, Options
 from perdure.stores import open_store
 from tests.property.lives import until_all_have_died
 from tests.property.worlds import BACKOFF_S

@@ -32,8 +32,8 @@ from perdure import limits, values
 from perdure.errors import PerdureError, UnstorableError
 from perdure.runtime.store import AgentStore
 from perdure.session import face
-from perdure.session.keyframer import Keyframer
-from perdure.session.snapshot import Snapshot
+from perdure.session.keeping.keyframer import Keyframer
+from perdure.session.keeping.snapshot import Snapshot
 from perdure.stores import Store, open_store
 from perdure.values import blobs
 from tests.property import strategies

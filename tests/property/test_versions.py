@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import perdure
 from perdure.errors import NoPointError, VersionError
-from perdure.session import migration as graph
+from perdure.session.keeping import migration as graph
 from tests.property.lives import RUNS_MAX, everywhere, live
 from tests.property.plays import PLAYS
 from tests.property.programs import Program, programs

@@ -22,7 +22,7 @@ from perdure import clock, faults
 from perdure.log.action import Actions
 from perdure.runtime import entry
 from perdure.runtime.store import AgentStore
-from perdure.session import core
+from perdure.session.rules import core
 
 LISTENED = ("append.before", "append.after", "effect.before", "effect.after", "stream.chunk")
 INSTANTS_MAX = 3000

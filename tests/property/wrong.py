@@ -13,10 +13,10 @@ import pytest
 
 from perdure.errors import Suspended
 from perdure.log import branch, summary
-from perdure.session import points
-from perdure.session.core import Journal
-from perdure.session.ledger import Ledger
-from perdure.session.points import Core
+from perdure.session.rules import points
+from perdure.session.rules.core import Journal
+from perdure.session.rules.ledger import Ledger
+from perdure.session.rules.points import Core
 
 Wrong = Callable[[pytest.MonkeyPatch], None]
 

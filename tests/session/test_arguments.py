@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import perdure
 from perdure import limits, values
 from perdure.errors import ArgumentsChangedError, UndecidedError
-from perdure.session import argument
+from perdure.session.rules import argument
 from perdure.state.digest import LONG, Digests, digest
 from perdure.state.shadow import Shadow
 

@@ -11,7 +11,7 @@ import pytest
 
 import perdure
 from perdure.errors import ConflictError, HeldError, SessionCancelledError
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 
 
 @pytest.fixture(params=["sqlite:///{}/agents.db", "file://{}/agents", "memory:"], ids=["sqlite", "file", "memory"])

@@ -15,7 +15,7 @@ import perdure
 from perdure import values
 from perdure.errors import StoreFailedError
 from perdure.runtime.store import AgentStore, open_agent_store
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Batch
 from perdure.testing.broken import Passing
 

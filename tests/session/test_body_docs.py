@@ -11,7 +11,7 @@ import perdure
 from perdure.log import dropped
 from perdure.log.entry import Entry
 from perdure.log.summary import Summary
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
 

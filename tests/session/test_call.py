@@ -8,8 +8,8 @@ import pytest
 
 import perdure
 from perdure.errors import RefusedError, UnstorableError
-from perdure.session import call as calls
-from perdure.session.call import IdempotencyKey, Options
+from perdure.session.rules import call as calls
+from perdure.session.rules.call import IdempotencyKey, Options
 
 
 def pay(amount: int, to: str = "ann", *, memo: str = "") -> str:

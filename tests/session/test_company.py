@@ -13,7 +13,7 @@ import pytest
 import perdure
 from perdure.errors import SessionExistsError
 from perdure.ops.portable import read
-from perdure.session.shared import PREFIX
+from perdure.session.rules.shared import PREFIX
 from perdure.testing.lives import forked
 
 Move = Callable[[str, perdure.AgentStore, perdure.AgentStore], object]

@@ -12,7 +12,7 @@ import perdure
 from perdure import values
 from perdure.errors import NoPointError, SessionUnknownError
 from perdure.recovery.difference import ABSENT, Diff
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.snapshot import Reader
 from perdure.state.delta import patch
 from tests.property.strategies import plain_values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 
 
 @pytest.fixture

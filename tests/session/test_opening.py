@@ -8,7 +8,7 @@ import pytest
 
 from perdure.errors import FencedError, HeldError, InputDiffersError, SessionErasedError
 from perdure.runtime.store import AgentStore
-from perdure.session.lease import is_dead, new_owner
+from perdure.session.keeping.lease import is_dead, new_owner
 from perdure.stores import open_store
 from perdure.testing.broken import Passing
 

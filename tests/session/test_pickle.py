@@ -11,7 +11,7 @@ import pytest
 
 import perdure
 from perdure.errors import DamageError, ProtocolError
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.snapshot import Reader
 from perdure.values import pickles
 from perdure.values.frame import seal, unseal
 from tests.property.corpus import CORPUS

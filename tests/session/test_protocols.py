@@ -15,7 +15,7 @@ import perdure
 from perdure import values
 from perdure.errors import ProtocolError
 from perdure.log.record import frame_of
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.snapshot import Reader
 from perdure.values.frame import unseal
 from tests.property.corpus import CORPUS
 from tests.property.oracle import facts

@@ -11,8 +11,8 @@ import perdure
 from perdure import limits
 from perdure.errors import RefusedError
 from perdure.log.action import Actions
-from perdure.session import backoff
-from perdure.session.backoff import backoff_s
+from perdure.session.rules import backoff
+from perdure.session.rules.backoff import backoff_s
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_the_tries_of_a_call_wait_longer_each_time(store, monkeypatch):
         waits.append(failures)
         return 0.0
 
-    monkeypatch.setattr("perdure.session.core.backoff_s", noted)
+    monkeypatch.setattr("perdure.session.rules.core.backoff_s", noted)
     tried = []
 
     def flaky():

@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure import errors
-from perdure.session import failure
+from perdure.session.rules import failure
 
 
 class RefusalError(Exception):

@@ -16,7 +16,7 @@ import pytest
 
 import perdure
 from perdure.errors import DamageError, KeyNeededError, KeyWrongError, NotSealedError, StorePlainError
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores.keys import Key
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))

@@ -11,7 +11,7 @@ import pytest
 import perdure
 from perdure.errors import ConflictError, HeldError, SessionCancelledError
 from perdure.log import Record
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Head, Lease, Store
 from perdure.testing.broken import Passing
 

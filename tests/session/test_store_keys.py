@@ -12,7 +12,7 @@ import pytest
 
 import perdure
 from perdure.errors import KeyReusedError, RecordedError, RefusedError, SuspendedError
-from perdure.session.shared import session_of
+from perdure.session.rules.shared import session_of
 from perdure.values import encode
 
 DONE: list[str] = []

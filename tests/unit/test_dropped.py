@@ -15,7 +15,7 @@ from perdure.log.entry import Entry, link
 from perdure.log.record import chain_digest, chained
 from perdure.log.summary import without_point
 from perdure.runtime.store import AgentStore, open_agent_store
-from perdure.session.opening import summary_of
+from perdure.session.keeping.opening import summary_of
 from perdure.stores import Batch, Change
 
 

@@ -19,10 +19,10 @@ from perdure.recovery.history import Counted
 from perdure.recovery.restore import newest_valid
 from perdure.recovery.verify import verify
 from perdure.runtime.store import AgentStore, open_agent_store
-from perdure.session import needs
-from perdure.session.keyframer import Keyframer
-from perdure.session.snapshot import Reader, snapshot
-from perdure.session.survey import survey
+from perdure.session.keeping import needs
+from perdure.session.keeping.keyframer import Keyframer
+from perdure.session.keeping.snapshot import Reader, snapshot
+from perdure.session.keeping.survey import survey
 
 
 @pytest.fixture(params=["memory:", "{}/agents.db"], ids=["memory", "sqlite"])

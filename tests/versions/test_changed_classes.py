@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure.errors import TagError, VersionError
-from perdure.session.keyframer import Keyframer
+from perdure.session.keeping.keyframer import Keyframer
 from perdure.values import registry
 
 

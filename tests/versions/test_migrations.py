@@ -12,7 +12,7 @@ import pytest
 
 import perdure
 from perdure.errors import MigrationError, RefusedError, VersionError
-from perdure.session import migration as graph
+from perdure.session.keeping import migration as graph
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure.errors import RefusedError, SecretFoundError, SessionUnknownError
-from perdure.session import migration as graph
+from perdure.session.keeping import migration as graph
 from tests.versions.test_migrations import chain, noting, worker
 
 VERSIONS = ("1", "2", "3", "4", "5")

@@ -6,7 +6,7 @@ import pytest
 
 import perdure
 from perdure import faults
-from perdure.session import migration as graph
+from perdure.session.keeping import migration as graph
 from tests.versions.test_migrations import chain, worker
 
 

@@ -8,8 +8,8 @@ from perdure import values
 from perdure.cli.text import one_line
 from perdure.log import points
 from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT
-from perdure.session import call as calls
-from perdure.session.lease import owner_text
+from perdure.session.keeping.lease import owner_text
+from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

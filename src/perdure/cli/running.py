@@ -17,7 +17,7 @@ from perdure.cli.place import Place, place
 from perdure.cli.text import decisions, one_line, visible, written
 from perdure.errors import DivergedError, EntryError, PerdureError
 from perdure.runtime.outcome import Outcome
-from perdure.session.opening import NO_INPUT
+from perdure.session.keeping.opening import NO_INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,9 @@ import perdure
 from perdure.demo.book import Book
 from perdure.demo.stage import SESSION, Stage, example
 from perdure.runtime import entry
-from perdure.session import call as calls
-from perdure.session.call import DECLARED
 from perdure.session.declare import plain
+from perdure.session.rules import call as calls
+from perdure.session.rules.call import DECLARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from perdure import clock, limits
 from perdure.log import dropped
 from perdure.log.entry import Entry, link
 from perdure.log.summary import without_point
-from perdure.session.writer import keyframes_of
+from perdure.session.keeping.writer import keyframes_of
 from perdure.stores.contract import Batch, Change
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure import limits, values
 from perdure.errors import DamageError
-from perdure.session.snapshot import snapshot
+from perdure.session.keeping.snapshot import snapshot
 from perdure.state import keyframe
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from perdure.ops.facts import Facts
     from perdure.ops.retention import Stay
-    from perdure.session.snapshot import Reader
+    from perdure.session.keeping.snapshot import Reader
 
 WORTH_BYTES: Final = limits.CHUNK_BYTES // 4
 """Deltas of less are kept without trying whether a keyframe would be smaller."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure import clock, faults, limits, values
 from perdure.errors import EntryError, RefusedError, SessionExistsError, SessionUnknownError
 from perdure.log.branch import REENTRY, RESTORE_POINT
-from perdure.session.lease import acquire, new_owner
-from perdure.session.opening import FORMAT_VERSION, take_up
-from perdure.session.request import Commit, Draft
+from perdure.session.keeping.lease import acquire, new_owner
+from perdure.session.keeping.opening import FORMAT_VERSION, take_up
+from perdure.session.rules.request import Commit, Draft
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from perdure.ops.amending import amend, slices
 from perdure.ops.bases import Made, bases
 from perdure.ops.facts import Facts, facts
 from perdure.ops.retention import Policy
-from perdure.session.lease import is_dead, owner_text
+from perdure.session.keeping.lease import is_dead, owner_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,10 +15,10 @@ from perdure.errors import SessionError
 from perdure.log import dropped
 from perdure.ops import transfer
 from perdure.ops.transfer import Sent
-from perdure.session.opening import opening_of
-from perdure.session.shared import PREFIX, session_of_mark
-from perdure.session.snapshot import Reader
-from perdure.session.tree import children
+from perdure.session.keeping.opening import opening_of
+from perdure.session.keeping.snapshot import Reader
+from perdure.session.keeping.tree import children
+from perdure.session.rules.shared import PREFIX, session_of_mark
 
 if TYPE_CHECKING:
     from perdure.ops.transfer import Item, Origin

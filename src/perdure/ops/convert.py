@@ -16,10 +16,10 @@ from perdure.errors import DamageError, HeldError, SessionUnknownError
 from perdure.log.entry import Entry, link, sealed
 from perdure.log.record import GENESIS, Record, chained, frame_of, is_stub
 from perdure.ops.transfer import Chunk, Item, Origin, at_once
-from perdure.session.lease import is_dead, owner_text
-from perdure.session.opening import summary_of
-from perdure.session.shared import PREFIX
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.session.keeping.opening import summary_of
+from perdure.session.keeping.snapshot import Reader
+from perdure.session.rules.shared import PREFIX
 from perdure.state import keyframe
 
 if TYPE_CHECKING:

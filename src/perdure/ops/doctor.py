@@ -24,9 +24,9 @@ from perdure.ops.rebuild import DERIVED, rebuild
 from perdure.ops.rekey import left
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
-from perdure.session.lease import is_dead, owner_text
-from perdure.session.opening import check_end, summary_of
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.session.keeping.opening import check_end, summary_of
+from perdure.session.keeping.snapshot import Reader
 from perdure.stores.witness import WitnessedStore
 
 if TYPE_CHECKING:

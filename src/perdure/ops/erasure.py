@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from perdure.errors import HasForksError, HeldError
 from perdure.ops.collection import sweep
-from perdure.session.lease import is_dead, owner_text
+from perdure.session.keeping.lease import is_dead, owner_text
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Head, Store

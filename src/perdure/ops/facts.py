@@ -14,9 +14,9 @@ from perdure.log.action import Action, Actions, about
 from perdure.log.branch import SNAPSHOTS, branch, leaves, open_at
 from perdure.log.record import stub
 from perdure.recovery import restore
-from perdure.session import needs
-from perdure.session.opening import check_end, summary_of
-from perdure.session.snapshot import Reader
+from perdure.session.keeping import needs
+from perdure.session.keeping.opening import check_end, summary_of
+from perdure.session.keeping.snapshot import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

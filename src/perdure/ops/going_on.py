@@ -15,8 +15,8 @@ from perdure.log.branch import SNAPSHOTS, branch
 from perdure.recovery.history import History, history
 from perdure.recovery.restore import newest_of
 from perdure.recovery.verify import verify
-from perdure.session import call as calls
-from perdure.session.forking import fork
+from perdure.session.keeping.forking import fork
+from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Store

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perdure import values
 from perdure.log.readable import document
 from perdure.ops.portable import new_file
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.snapshot import Reader
 from perdure.values.jsontext import tree_of
 from perdure.values.wire import Logged
 

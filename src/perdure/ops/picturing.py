@@ -20,9 +20,9 @@ from perdure.log.summary import Summary
 from perdure.ops import agent_snapshot as shapes
 from perdure.ops.agent_snapshot import AgentSnapshot
 from perdure.recovery.difference import point_of
-from perdure.session import argument
-from perdure.session import call as calls
-from perdure.session.snapshot import Reader, snapshot
+from perdure.session.keeping.snapshot import Reader, snapshot
+from perdure.session.rules import argument
+from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from perdure.log.marks import Marks
 from perdure.log.origin import seam_of
 from perdure.log.summary import with_mark
 from perdure.recovery.history import History, history
-from perdure.session.lease import is_dead, owner_text
-from perdure.session.writer import points_of
+from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.session.keeping.writer import points_of
 from perdure.stores.contract import Batch, Change
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from perdure.log.origin import Base
 from perdure.log.record import GENESIS, Record, chained, is_replaced, is_stub, verified
 from perdure.log.summary import Summary, unfinished
 from perdure.ops.transfer import Chunk, Item, Moved, Origin, Sent, size
-from perdure.session import needs
-from perdure.session.lease import Keeper, acquire
-from perdure.session.shared import PREFIX
-from perdure.session.snapshot import Reader, gone, other
-from perdure.session.writer import keyframes_of, points_of
+from perdure.session.keeping import needs
+from perdure.session.keeping.lease import Keeper, acquire
+from perdure.session.keeping.snapshot import Reader, gone, other
+from perdure.session.keeping.writer import keyframes_of, points_of
+from perdure.session.rules.shared import PREFIX
 from perdure.stores.conditions import epoch_after
 from perdure.stores.contract import Batch, Store
 from perdure.stores.contract import Item as Waiting

@@ -13,9 +13,9 @@ from perdure import clock, faults
 from perdure.errors import DamageError, PerdureError, RefusedError, UnfinishedError
 from perdure.log import GENESIS
 from perdure.recovery.verify import STRUCTURE, verify
-from perdure.session.lease import acquire
-from perdure.session.opening import take_up
-from perdure.session.request import Commit, Draft
+from perdure.session.keeping.lease import acquire
+from perdure.session.keeping.opening import take_up
+from perdure.session.rules.request import Commit, Draft
 from perdure.stores.conditions import INCARNATION_BITS, incarnation_of
 from perdure.stores.contract import Head, Store
 from perdure.stores.witness import WitnessedStore

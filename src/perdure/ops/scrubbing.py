@@ -21,11 +21,11 @@ from perdure.log.record import frame_of, is_replaced, is_stub, replacing
 from perdure.log.replaced import digest_of
 from perdure.log.summary import with_mark, with_point, without_mark, without_point
 from perdure.ops.collection import sweep
-from perdure.session import item as items
-from perdure.session import needs
-from perdure.session.lease import is_dead, owner_text
-from perdure.session.opening import summary_of, told
-from perdure.session.snapshot import Reader
+from perdure.session.keeping import needs
+from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.session.keeping.opening import summary_of, told
+from perdure.session.keeping.snapshot import Reader
+from perdure.session.rules import item as items
 from perdure.state import keyframe
 from perdure.stores.contract import Batch, Change, Point
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from perdure.errors import ConflictError, DamageError, SessionUnknownError
 from perdure.log import dropped
 from perdure.log.record import GENESIS, Record, is_stub
-from perdure.session import needs
-from perdure.session.opening import summary_of
-from perdure.session.snapshot import Reader
+from perdure.session.keeping import needs
+from perdure.session.keeping.opening import summary_of
+from perdure.session.keeping.snapshot import Reader
 from perdure.stores.contract import Item as Waiting
 
 if TYPE_CHECKING:

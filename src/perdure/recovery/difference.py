@@ -12,8 +12,8 @@ from perdure import values
 from perdure.errors import DamageError, NoPointError, SessionUnknownError
 from perdure.log import points
 from perdure.log.branch import SNAPSHOTS, Absence, absent
-from perdure.session.opening import summary_of, told
-from perdure.session.snapshot import Reader, snapshot
+from perdure.session.keeping.opening import summary_of, told
+from perdure.session.keeping.snapshot import Reader, snapshot
 from perdure.state import delta
 from perdure.state.foreign import differences
 from perdure.state.survey import shown

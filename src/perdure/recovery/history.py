@@ -16,9 +16,9 @@ from perdure.log.entry import Entry
 from perdure.log.origin import seam_of
 from perdure.log.record import GENESIS, Record, is_stub, verified
 from perdure.log.summary import Summary
-from perdure.session.opening import summary_of
-from perdure.session.snapshot import Reader, Snapshot, gone
-from perdure.session.survey import Place, beyond, survey
+from perdure.session.keeping.opening import summary_of
+from perdure.session.keeping.snapshot import Reader, Snapshot, gone
+from perdure.session.keeping.survey import Place, beyond, survey
 from perdure.state import keyframe
 from perdure.stores.contract import Head, Store
 

@@ -9,8 +9,8 @@ from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point, since_reentry
 from perdure.log.entry import Entry
-from perdure.session import call as calls
-from perdure.session.undoing import rolled_back
+from perdure.session.rules import call as calls
+from perdure.session.rules.undoing import rolled_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

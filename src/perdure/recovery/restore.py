@@ -16,7 +16,7 @@ from perdure.errors import DamageError, FormatNewerError, RestoreError, Unfinish
 from perdure.log.branch import SNAPSHOTS
 from perdure.log.origin import seam_of
 from perdure.log.summary import with_point
-from perdure.session.opening import summary_of
+from perdure.session.keeping.opening import summary_of
 from perdure.stores.contract import Head, Point, Store
 
 if TYPE_CHECKING:

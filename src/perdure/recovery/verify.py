@@ -20,9 +20,9 @@ from perdure.log.origin import seam_of
 from perdure.log.summary import with_mark
 from perdure.recovery import restore
 from perdure.recovery.history import History, Problem, history
-from perdure.session import needs
-from perdure.session.snapshot import Snapshot
-from perdure.session.writer import points_of
+from perdure.session.keeping import needs
+from perdure.session.keeping.snapshot import Snapshot
+from perdure.session.keeping.writer import points_of
 from perdure.stores import refusals
 from perdure.stores.contract import Store
 

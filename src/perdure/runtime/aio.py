@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import limits
 from perdure.runtime.branching import ENDED
-from perdure.session.opening import NO_INPUT
+from perdure.session.keeping.opening import NO_INPUT
 from perdure.session.waiting import in_thread
 from perdure.values.tokens import MASK
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from perdure.runtime.replay import Replay
     from perdure.runtime.store import AgentStore, SessionInfo
     from perdure.session.async_session import AsyncSession
-    from perdure.session.forking import Fork
+    from perdure.session.keeping.forking import Fork
+    from perdure.session.rules.version import Check
     from perdure.session.table import Table
-    from perdure.session.version import Check
     from perdure.stores.contract import Point
     from perdure.values import Secret
 

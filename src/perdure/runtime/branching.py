@@ -10,8 +10,8 @@ from perdure.errors import SessionUnknownError
 from perdure.log.branch import absent
 from perdure.log.origin import seam_of
 from perdure.recovery import restore
-from perdure.session.opening import summary_of
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.opening import summary_of
+from perdure.session.keeping.snapshot import Reader
 from perdure.session.table import Table
 from perdure.stores.ids import check_session_id
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.recovery.difference import Diff
     from perdure.recovery.preview import Preview
-    from perdure.session.forking import Fork
+    from perdure.session.keeping.forking import Fork
     from perdure.stores.contract import Store as Backend
 
 ENDED = frozenset({"completed", "cancelled"})
@@ -44,7 +44,7 @@ class Branching:
         re-entry point), or None: the end of the log. What is in doubt there is in doubt in the fork. The session may be
         running. Durable on return. Raises `NoPointError`, `SessionExistsError`, `SessionUnknownError`, `DamageError`.
         """
-        from perdure.session.forking import fork, place_of
+        from perdure.session.keeping.forking import fork, place_of
 
         with restore.offered(self.backend, check_session_id(session)):
             if isinstance(at, str) or (at is not None and at <= 0):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from perdure import values
 from perdure.errors import NotKeptError, UndecidedError
 from perdure.log.action import Actions, concerned
-from perdure.session import argument
-from perdure.session import call as calls
-from perdure.session.snapshot import Reader, snapshot
+from perdure.session.keeping.snapshot import Reader, snapshot
+from perdure.session.rules import argument
+from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
     from perdure.log.action import Action, Outcome

@@ -11,7 +11,7 @@ from perdure.errors import PerdureError, RefusedError, SessionExistsError, Sessi
 from perdure.ops.convert import Converted, converted, in_order, is_made_of
 from perdure.ops.receiving import is_half
 from perdure.ops.transfer import Sent, sent, size
-from perdure.session.opening import summary_of
+from perdure.session.keeping.opening import summary_of
 from perdure.values import check_protocol
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from perdure.log import branches as log_branches
 from perdure.log import origin, points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import Absence, absent, branch, is_inspection, is_reentry, is_restore_point
-from perdure.session import call as calls
+from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
     from perdure.log.branches import Branch

@@ -15,10 +15,10 @@ from perdure.log.action import CHANGED, Actions, about
 from perdure.log.branch import branch, since_reentry
 from perdure.log.marks import key_mark
 from perdure.runtime import entry as entries
-from perdure.session.forking import fork
-from perdure.session.opening import NO_INPUT, find
-from perdure.session.request import Draft
-from perdure.session.snapshot import Reader
+from perdure.session.keeping.forking import fork
+from perdure.session.keeping.opening import NO_INPUT, find
+from perdure.session.keeping.snapshot import Reader
+from perdure.session.rules.request import Draft
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from perdure.log.action import Action
     from perdure.log.entry import Body, Entry
-    from perdure.session.forking import Fork
+    from perdure.session.keeping.forking import Fork
     from perdure.stores.contract import Store
 
 OPENING = 1

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from perdure import faults, limits, values
 from perdure.errors import DamageError, RefusedError
-from perdure.session.lease import new_owner
-from perdure.session.opening import newest, opened_by
-from perdure.session.replacing import replacing
-from perdure.session.request import Commit
-from perdure.session.snapshot import snapshot
-from perdure.session.status import OVER
+from perdure.session.keeping.lease import new_owner
+from perdure.session.keeping.opening import newest, opened_by
+from perdure.session.keeping.replacing import replacing
+from perdure.session.keeping.snapshot import snapshot
+from perdure.session.rules.request import Commit
+from perdure.session.rules.status import OVER
 from perdure.state import delta, place
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
-    from perdure.session.opening import Opened
+    from perdure.session.keeping.opening import Opened
     from perdure.state.delta import Op
 
 Changes: TypeAlias = Mapping[str, Any] | Sequence[list[Any]]

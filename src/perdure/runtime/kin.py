@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.log.action import Actions
-from perdure.session import call as calls
-from perdure.session.children import CANCEL
-from perdure.session.opening import summary_of
-from perdure.session.snapshot import Reader
-from perdure.session.status import OVER
-from perdure.session.tree import children
+from perdure.session.keeping.opening import summary_of
+from perdure.session.keeping.snapshot import Reader
+from perdure.session.keeping.tree import children
+from perdure.session.rules import call as calls
+from perdure.session.rules.children import CANCEL
+from perdure.session.rules.status import OVER
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Store

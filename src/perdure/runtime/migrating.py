@@ -25,20 +25,20 @@ from perdure.errors import (
 from perdure.log.points import version_text
 from perdure.runtime import entry as entries
 from perdure.session.declare import agent_of
-from perdure.session.lease import is_dead, new_owner, owner_text
-from perdure.session.migration import name_of
-from perdure.session.opening import Opened, newest, opened_by, opening_of, summary_of, take_up, told
-from perdure.session.replacing import moved
-from perdure.session.request import Commit
-from perdure.session.snapshot import Reader, snapshot
-from perdure.session.status import OVER
-from perdure.session.version import Target, due, version_of
+from perdure.session.keeping.lease import is_dead, new_owner, owner_text
+from perdure.session.keeping.migration import name_of
+from perdure.session.keeping.opening import Opened, newest, opened_by, opening_of, summary_of, take_up, told
+from perdure.session.keeping.replacing import moved
+from perdure.session.keeping.snapshot import Reader, snapshot
+from perdure.session.rules.request import Commit
+from perdure.session.rules.status import OVER
+from perdure.session.rules.version import Target, due, version_of
 from perdure.state.survey import shown
 
 if TYPE_CHECKING:
     from perdure.log.summary import Summary
     from perdure.runtime.store import AgentStore
-    from perdure.session.replacing import Move
+    from perdure.session.keeping.replacing import Move
 
 CHANGES_SHOWN: Final = 5
 """So many changes of a state are told."""

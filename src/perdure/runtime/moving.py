@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from perdure.errors import RefusedError
 from perdure.recovery import restore
-from perdure.session import tree
-from perdure.session.opening import NO_INPUT
+from perdure.session.keeping import tree
+from perdure.session.keeping.opening import NO_INPUT
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perdure.ops.transfer import Moved, Sent
     from perdure.runtime.outcome import Outcome
     from perdure.runtime.replay import Replay
-    from perdure.session.lease import Keeper
+    from perdure.session.keeping.lease import Keeper
     from perdure.stores.contract import Store as Backend
 
 

@@ -25,14 +25,14 @@ from perdure.errors import (
 )
 from perdure.runtime import kin
 from perdure.runtime.outcome import Outcome
-from perdure.session import item as items
+from perdure.session.rules import item as items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perdure.runtime.store import AgentStore
-    from perdure.session.children import Spawned
     from perdure.session.face import Face
+    from perdure.session.rules.children import Spawned
 
 THREAD: Final = "perdure-child"
 """What the names of the threads begin with."""

@@ -22,12 +22,12 @@ from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.branch import is_restore_point
 from perdure.log.marks import name_mark
-from perdure.session.children import CANCEL
-from perdure.session.lease import new_owner
-from perdure.session.opening import Opened, append_one, find, opened_by, start
-from perdure.session.points import Core
-from perdure.session.request import Commit, Draft, ReadAll, Steps
-from perdure.session.status import status
+from perdure.session.keeping.lease import new_owner
+from perdure.session.keeping.opening import Opened, append_one, find, opened_by, start
+from perdure.session.rules.children import CANCEL
+from perdure.session.rules.points import Core
+from perdure.session.rules.request import Commit, Draft, ReadAll, Steps
+from perdure.session.rules.status import status
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:

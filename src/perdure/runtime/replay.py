@@ -18,10 +18,10 @@ from perdure.log.origin import opening
 from perdure.runtime import entry as entries
 from perdure.runtime import runner
 from perdure.session.declare import agent_of, undos_of
-from perdure.session.opening import summary_of, told
-from perdure.session.reentry import Since, Start, open_there
+from perdure.session.keeping.opening import summary_of, told
+from perdure.session.keeping.reentry import Since, Start, open_there
+from perdure.session.keeping.snapshot import Reader, Snapshot, snapshot
 from perdure.session.replaying import AsyncReplaying, Differs, Over, Replayed, Replaying
-from perdure.session.snapshot import Reader, Snapshot, snapshot
 from perdure.state import keyframe
 
 if TYPE_CHECKING:

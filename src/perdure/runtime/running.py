@@ -17,15 +17,15 @@ from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
 from perdure.runtime.shared import Shared
 from perdure.session.declare import Agent, agent_of, undos_of
-from perdure.session.delivery import deliver
-from perdure.session.lease import Keeper, new_owner
-from perdure.session.migration import name_of
-from perdure.session.opening import NO_INPUT, Opened, Opening, Over, find, hold, result_of
+from perdure.session.keeping.delivery import deliver
+from perdure.session.keeping.lease import Keeper, new_owner
+from perdure.session.keeping.migration import name_of
+from perdure.session.keeping.opening import NO_INPUT, Opened, Opening, Over, find, hold, result_of
+from perdure.session.keeping.sharing import share
+from perdure.session.keeping.snapshot import Reader
+from perdure.session.rules.status import OVER
+from perdure.session.rules.version import Target
 from perdure.session.session import Session
-from perdure.session.sharing import share
-from perdure.session.snapshot import Reader
-from perdure.session.status import OVER
-from perdure.session.version import Target
 from perdure.session.waiting import in_thread
 from perdure.stores.ids import check_session_id
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from perdure.runtime.aio import AsyncStore
     from perdure.runtime.outcome import Question
     from perdure.session.async_session import AsyncSession
-    from perdure.session.children import Spawned
     from perdure.session.face import Face
-    from perdure.session.version import Check
+    from perdure.session.rules.children import Spawned
+    from perdure.session.rules.version import Check
     from perdure.stores.contract import Store as Backend
 
 Around: TypeAlias = "Callable[[Face], AbstractContextManager[None]]"

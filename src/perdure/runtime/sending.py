@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from perdure import faults, limits, values
 from perdure.errors import RefusedError, SessionUnknownError, UndecidedError
 from perdure.log.marks import answer_mark
-from perdure.session import item as items
-from perdure.session import schema
-from perdure.session.delivery import deliver
-from perdure.session.item import Sent
-from perdure.session.lease import new_owner
-from perdure.session.opening import find
-from perdure.session.status import OVER
+from perdure.session.keeping.delivery import deliver
+from perdure.session.keeping.lease import new_owner
+from perdure.session.keeping.opening import find
+from perdure.session.rules import item as items
+from perdure.session.rules import schema
+from perdure.session.rules.item import Sent
+from perdure.session.rules.status import OVER
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:

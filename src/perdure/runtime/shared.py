@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure import values
 from perdure.errors import HeldError, RecordedError, Stopped, Suspended, SuspendedError
 from perdure.log.action import Actions
-from perdure.session.call import Options
 from perdure.session.declare import plain
 from perdure.session.face import is_coroutine
-from perdure.session.shared import UNSHARE, session_of
+from perdure.session.rules.call import Options
+from perdure.session.rules.shared import UNSHARE, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from perdure.log.action import Action
     from perdure.log.entry import Entry
     from perdure.runtime.store import AgentStore
-    from perdure.session.call import Call
     from perdure.session.face import Face
+    from perdure.session.rules.call import Call
 
 HELD_S: Final = 0.5
 """How long one attempt waits for another caller, before it looks whether it shall stop."""

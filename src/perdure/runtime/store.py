@@ -27,14 +27,14 @@ from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Question
 from perdure.runtime.running import Running
 from perdure.runtime.snapshots import Snapshots
-from perdure.session import call as calls
-from perdure.session import settling
 from perdure.session.face import POINT_HIDDEN
-from perdure.session.lease import is_dead, owner_text
-from perdure.session.opening import append_one, find, look, summary_of, told
-from perdure.session.request import Draft
-from perdure.session.shared import session_of
-from perdure.session.snapshot import Reader, snapshot
+from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.session.keeping.opening import append_one, find, look, summary_of, told
+from perdure.session.keeping.snapshot import Reader, snapshot
+from perdure.session.rules import call as calls
+from perdure.session.rules import settling
+from perdure.session.rules.request import Draft
+from perdure.session.rules.shared import session_of
 from perdure.session.table import Table
 from perdure.stores import open_store
 from perdure.stores.ids import check_session_id

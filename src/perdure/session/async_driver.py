@@ -19,11 +19,12 @@ from perdure.errors import (
     HeldError,
     RefusedError,
 )
-from perdure.session import inside, timed
-from perdure.session.arrivals import arrivals, pass_time
-from perdure.session.call import Unknown
+from perdure.session import timed
 from perdure.session.face import Face, is_coroutine, verifying
-from perdure.session.request import (
+from perdure.session.keeping.arrivals import arrivals, pass_time
+from perdure.session.rules import inside
+from perdure.session.rules.call import Unknown
+from perdure.session.rules.request import (
     Attempt,
     AwaitCut,
     AwaitFlights,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from perdure.session.async_stream import OpenAsyncStreams
     from perdure.session.face import Trying
-    from perdure.session.item import Sent
+    from perdure.session.rules.item import Sent
     from perdure.session.waiting import Awaited
 
 P = ParamSpec("P")

@@ -11,8 +11,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from perdure.errors import Leaving, RefusedError, Suspended
-from perdure.session import call as calls
 from perdure.session.block import Block, Made
+from perdure.session.rules import call as calls
 from perdure.session.waiting import to_its_end
 
 if TYPE_CHECKING:

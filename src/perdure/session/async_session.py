@@ -21,21 +21,21 @@ from perdure.errors import (
     StoreError,
     SuspendedError,
 )
-from perdure.session import call as calls
 from perdure.session import scope
 from perdure.session.async_driver import AsyncDriver
 from perdure.session.async_parallel import AsyncParallel, check_may_draw
 from perdure.session.async_stream import AsyncStream, OpenAsyncStreams
 from perdure.session.child import AsyncChild
-from perdure.session.children import wait_of
 from perdure.session.declare import plain
 from perdure.session.face import check_callable, is_coroutine
-from perdure.session.opening import start
-from perdure.session.people import Ask
-from perdure.session.request import (
+from perdure.session.keeping.opening import start
+from perdure.session.rules import call as calls
+from perdure.session.rules.children import wait_of
+from perdure.session.rules.people import Ask
+from perdure.session.rules.request import (
     Steps,
 )
-from perdure.session.status import status
+from perdure.session.rules.status import status
 from perdure.session.typed import typed_state
 from perdure.session.waiting import in_thread, to_its_end
 
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable, Sequence
     from types import TracebackType
 
-    from perdure.session.call import Options
-    from perdure.session.children import Kindergarten, Spawned
     from perdure.session.declare import Agent
-    from perdure.session.lease import Keeper
-    from perdure.session.opening import Opened
-    from perdure.session.reentry import Start
-    from perdure.session.shared import Commons
+    from perdure.session.keeping.lease import Keeper
+    from perdure.session.keeping.opening import Opened
+    from perdure.session.keeping.reentry import Start
+    from perdure.session.rules.call import Options
+    from perdure.session.rules.children import Kindergarten, Spawned
+    from perdure.session.rules.shared import Commons
     from perdure.session.waiting import Awaited
 
 P = ParamSpec("P")

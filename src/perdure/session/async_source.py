@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import clock
 from perdure.errors import Leaving
-from perdure.session import inside, timed
+from perdure.session import timed
 from perdure.session.face import is_coroutine
+from perdure.session.rules import inside
 from perdure.session.source import stepped
 from perdure.session.waiting import to_its_end
 from perdure.session.worker import Worker

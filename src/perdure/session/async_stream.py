@@ -16,7 +16,7 @@ from perdure import faults
 from perdure.errors import Leaving, StorableError, Suspended
 from perdure.log.action import STRICTNESS
 from perdure.session.async_source import AsyncSource
-from perdure.session.reading import returned
+from perdure.session.rules.reading import returned
 from perdure.session.stream import Begun, is_our_own
 from perdure.session.waiting import to_its_end
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from perdure.session.async_session import AsyncSession
-    from perdure.session.call import Options
-    from perdure.session.request import Ended
+    from perdure.session.rules.call import Options
+    from perdure.session.rules.request import Ended
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from perdure.log.action import Action, Outcome
-    from perdure.session.call import Call, Options
-    from perdure.session.core import Journal
     from perdure.session.face import Face
+    from perdure.session.rules.call import Call, Options
+    from perdure.session.rules.core import Journal
 
 T = TypeVar("T")
 

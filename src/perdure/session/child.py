@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from perdure.session.async_session import AsyncSession
-    from perdure.session.children import Spawned
+    from perdure.session.rules.children import Spawned
     from perdure.session.session import Session
 
 T = TypeVar("T")

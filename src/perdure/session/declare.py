@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
 from perdure import limits
 from perdure.errors import RefusedError
 from perdure.session import scope as scopes
-from perdure.session.call import DECLARED, Options, name_of, undo_name
-from perdure.session.shared import SESSION
+from perdure.session.rules.call import DECLARED, Options, name_of, undo_name
+from perdure.session.rules.shared import SESSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from perdure.session.version import Check
+    from perdure.session.rules.version import Check
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -24,19 +24,19 @@ from perdure.errors import (
     Stopped,
     StorableError,
 )
-from perdure.session import call as calls
 from perdure.session import scope, timed
-from perdure.session.attempt import attempted, broken_off, cut_short, streamed, timed_out, unstorable
-from perdure.session.call import IdempotencyKey
-from perdure.session.children import CANCEL, Kindergarten, Nobody, Spawned, start_of, wait_of
 from perdure.session.declare import plain, register_undo
-from perdure.session.delivery import deliver
-from perdure.session.keyframer import Keyframer
-from perdure.session.points import Core
-from perdure.session.request import Find, ReadAll, StateAt
-from perdure.session.shared import STORE, UNSHARE
-from perdure.session.snapshot import snapshot
-from perdure.session.status import status
+from perdure.session.keeping.delivery import deliver
+from perdure.session.keeping.keyframer import Keyframer
+from perdure.session.keeping.snapshot import snapshot
+from perdure.session.rules import call as calls
+from perdure.session.rules.attempt import attempted, broken_off, cut_short, streamed, timed_out, unstorable
+from perdure.session.rules.call import IdempotencyKey
+from perdure.session.rules.children import CANCEL, Kindergarten, Nobody, Spawned, start_of, wait_of
+from perdure.session.rules.points import Core
+from perdure.session.rules.request import Find, ReadAll, StateAt
+from perdure.session.rules.shared import STORE, UNSHARE
+from perdure.session.rules.status import status
 from perdure.session.table import Table, parts_as_html
 from perdure.session.typed import Typed
 from perdure.session.waiting import is_cancelled
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Callable, MutableMapping
 
-    from perdure.session.call import Call, Options
     from perdure.session.declare import Agent
-    from perdure.session.lease import Keeper
-    from perdure.session.opening import Opened
-    from perdure.session.request import Attempt, Draft, Ended, Steps, Verify
-    from perdure.session.shared import Commons
+    from perdure.session.keeping.lease import Keeper
+    from perdure.session.keeping.opening import Opened
+    from perdure.session.rules.call import Call, Options
+    from perdure.session.rules.request import Attempt, Draft, Ended, Steps, Verify
+    from perdure.session.rules.shared import Commons
     from perdure.stores.contract import Lease
 
 

@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from perdure.errors import Leaving, RefusedError, Suspended
-from perdure.session import call as calls
 from perdure.session.block import Block, Made
+from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

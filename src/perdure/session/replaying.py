@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from perdure import limits, values
 from perdure.errors import Leaving
 from perdure.log.action import outcome_of
-from perdure.session import call as calls
 from perdure.session.async_session import AsyncSession
-from perdure.session.call import Unknown
 from perdure.session.face import Face
-from perdure.session.lease import Keeper
-from perdure.session.opening import Opened, opening_of
-from perdure.session.points import Core
-from perdure.session.request import Attempt, AwaitItems, AwaitTime, Commit, Find, ReadAll, StateAt, Verify
+from perdure.session.keeping.lease import Keeper
+from perdure.session.keeping.opening import Opened, opening_of
+from perdure.session.keeping.snapshot import Reader
+from perdure.session.keeping.writer import Writer
+from perdure.session.rules import call as calls
+from perdure.session.rules.call import Unknown
+from perdure.session.rules.points import Core
+from perdure.session.rules.request import Attempt, AwaitItems, AwaitTime, Commit, Find, ReadAll, StateAt, Verify
 from perdure.session.session import Session
-from perdure.session.snapshot import Reader
 from perdure.session.typed import typed_state
 from perdure.session.waiting import in_thread
-from perdure.session.writer import Writer
 from perdure.state.differing import ABSENT, first_difference
 from perdure.state.survey import shown
 from perdure.stores.contract import Lease
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from perdure.log.action import Action
     from perdure.log.entry import Entry
     from perdure.log.summary import Summary
-    from perdure.session.call import Call
     from perdure.session.declare import Agent
     from perdure.session.face import Trying
-    from perdure.session.reentry import Start
-    from perdure.session.request import Draft, Reading, Request, Steps
+    from perdure.session.keeping.reentry import Start
+    from perdure.session.rules.call import Call
+    from perdure.session.rules.request import Draft, Reading, Request, Steps
     from perdure.state.shadow import Changes
     from perdure.stores.contract import Head, Store
 

@@ -19,17 +19,18 @@ from perdure.errors import (
     StoreError,
     SuspendedError,
 )
-from perdure.session import call as calls
-from perdure.session import inside, parallel, scope, timed
-from perdure.session.arrivals import arrivals, pass_time
-from perdure.session.call import Unknown
+from perdure.session import parallel, scope, timed
 from perdure.session.child import Child
-from perdure.session.children import wait_of
 from perdure.session.face import Face, check_callable, check_streamable, is_generator, verifying
-from perdure.session.opening import start
+from perdure.session.keeping.arrivals import arrivals, pass_time
+from perdure.session.keeping.opening import start
 from perdure.session.parallel import Parallel
-from perdure.session.people import Ask
-from perdure.session.request import (
+from perdure.session.rules import call as calls
+from perdure.session.rules import inside
+from perdure.session.rules.call import Unknown
+from perdure.session.rules.children import wait_of
+from perdure.session.rules.people import Ask
+from perdure.session.rules.request import (
     Attempt,
     AwaitCut,
     AwaitFlights,
@@ -42,7 +43,7 @@ from perdure.session.request import (
     Steps,
     Verify,
 )
-from perdure.session.status import status
+from perdure.session.rules.status import status
 from perdure.session.stream import OpenStreams, Stream
 from perdure.session.typed import typed_state
 
@@ -50,14 +51,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
-    from perdure.session.call import Options
-    from perdure.session.children import Kindergarten, Spawned
     from perdure.session.declare import Agent
     from perdure.session.face import Trying
-    from perdure.session.item import Sent
-    from perdure.session.lease import Keeper
-    from perdure.session.opening import Opened
-    from perdure.session.shared import Commons
+    from perdure.session.keeping.lease import Keeper
+    from perdure.session.keeping.opening import Opened
+    from perdure.session.rules.call import Options
+    from perdure.session.rules.children import Kindergarten, Spawned
+    from perdure.session.rules.item import Sent
+    from perdure.session.rules.shared import Commons
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -9,7 +9,8 @@ import concurrent.futures
 from typing import TYPE_CHECKING, Any
 
 from perdure import clock
-from perdure.session import inside, parallel, timed
+from perdure.session import parallel, timed
+from perdure.session.rules import inside
 from perdure.session.worker import Worker
 
 if TYPE_CHECKING:

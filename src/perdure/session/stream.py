@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from perdure import faults
 from perdure.errors import Leaving, PerdureError, RecordedError, RefusedError, StorableError
-from perdure.session import call as calls
-from perdure.session.attempt import streamed
-from perdure.session.reading import Reading, returned
-from perdure.session.request import Attempt
-from perdure.session.shared import STORE
+from perdure.session.rules import call as calls
+from perdure.session.rules.attempt import streamed
+from perdure.session.rules.reading import Reading, returned
+from perdure.session.rules.request import Attempt
+from perdure.session.rules.shared import STORE
 from perdure.session.source import Source
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from perdure.log.action import Action
-    from perdure.session.call import Call, Options
     from perdure.session.face import Face, Trying
-    from perdure.session.request import Ended
+    from perdure.session.rules.call import Call, Options
+    from perdure.session.rules.request import Ended
     from perdure.session.session import Session
 
 T = TypeVar("T")

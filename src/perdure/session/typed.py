@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import EntryError
 
 if TYPE_CHECKING:
-    from perdure.session.parts import State
+    from perdure.session.rules.parts import State
 
 
 class Typed:

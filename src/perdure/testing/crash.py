@@ -22,7 +22,7 @@ from perdure import faults
 from perdure.errors import PerdureError, RefusedError
 from perdure.runtime.store import AgentStore
 from perdure.session.declare import agent_of
-from perdure.session.opening import NO_INPUT
+from perdure.session.keeping.opening import NO_INPUT
 from perdure.stores import open_store
 from perdure.testing.bell import Command
 from perdure.testing.doubts import TRUTH, Settle

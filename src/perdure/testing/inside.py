@@ -32,9 +32,9 @@ from perdure.errors import (
 from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.runtime.store import AgentStore
-from perdure.session import call as calls
 from perdure.session.face import Face, Trying
-from perdure.session.inbox import Inbox
+from perdure.session.rules import call as calls
+from perdure.session.rules.inbox import Inbox
 from perdure.stores import open_store
 from perdure.testing.doubts import Book, People
 from perdure.testing.lives import SESSION, Ended
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from perdure.log.entry import Entry
-    from perdure.session.request import Attempt, Steps
+    from perdure.session.rules.request import Attempt, Steps
     from perdure.testing.bell import Command, Moments
     from perdure.testing.lives import CrashPoint, Trial
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure import values
 from perdure.log import points
 from perdure.log.action import Actions
-from perdure.session import call as calls
+from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
     from perdure.log.action import Action

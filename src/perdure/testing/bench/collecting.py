@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import perdure
 from perdure import clock, values
-from perdure.session.request import Commit, Draft
+from perdure.session.rules.request import Commit, Draft
 from perdure.session.session import Session
 from perdure.state import keyframe
 from perdure.testing.bench.plan import Plan, disk_bytes

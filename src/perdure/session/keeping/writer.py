@@ -1,0 +1,241 @@
+"""The one way in which a session writes: drafts become chained records, one batch, one commit.
+
+It holds the head, the chain and the summary of the log that it writes to. After an unknown outcome (the store failed at
+the commit) it looks at the head before it writes again, so that nothing is written twice and nothing that was written
+is forgotten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from concurrent.futures import CancelledError
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from perdure import clock, faults, values
+from perdure.errors import ConflictError, FencedError, HeldError, SessionError, StoreFailedError
+from perdure.log import readable
+from perdure.log.branch import SNAPSHOTS
+from perdure.log.entry import Entry, link
+from perdure.stores.contract import Batch, Point
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
+
+    from perdure.log.record import Record
+    from perdure.log.summary import Summary
+    from perdure.session.rules.request import Commit, Draft
+    from perdure.stores.contract import Lease, Store
+
+T = TypeVar("T")
+
+UNLIKE_THE_STATE: Final = frozenset({"opened", "owned", "keyframe", "status"})
+"""Kinds whose bodies gain nothing from a dictionary made of the state, and are read by whoever opens the session: so
+without loading one."""
+
+
+class Writer:
+    """Appends to the log of one session in one epoch. Not for several threads at once."""
+
+    def __init__(self, store: Store, session: str, *, epoch: int, head: int, chain: bytes, summary: Summary) -> None:
+        self.store, self.session, self.epoch = store, session, epoch
+        self.head, self.chain, self.summary = head, chain, summary
+        self.is_shared = False
+        """Whether no lease is held: then the head alone is the condition, and the epoch only that of the last owner."""
+        self.sent = 0
+        self.dictionary: Callable[[], values.Dictionary | None] = lambda: None
+        """The dictionary that bodies are compressed with; made ready when the first of them is."""
+        self.riders: deque[tuple[Draft, Callable[[Entry], None]]] = deque()
+        """Records that ride at the end of the next commit (keyframes); other threads may add to it."""
+        self._blobs = values.Blobs()
+        self._chain_key = store.chain_key(session)
+        self._unknown: tuple[tuple[Record, ...], Callable[[], None]] | None = None
+        self.submitted: Future[int] | None = None
+        """A commit that was begun with `submit` and not concluded."""
+
+    @property
+    def condition(self) -> int | None:
+        """The epoch that the store is to check, None for a writer without a lease."""
+        return None if self.is_shared else self.epoch
+
+    def commit(self, request: Commit) -> int:
+        """Writes the drafts; durable on return, `request.then` is called once they are known to be written.
+
+        Returns the newest item that was ever sent to the session, as far as is known.
+        Raises `FencedError`, `ConflictError` (nothing is written) and `StoreFailedError` (unknown until the next
+        commit).
+        """
+        self.resolve()
+        prepared = self._prepared(request)
+        if prepared is not None:
+            self._append(*prepared)
+        return self.sent
+
+    def open(self, request: Commit, *, owner: str, seen: Lease | None) -> Lease:
+        """Takes the session with the first records of its owner, in one commit; None as `seen` makes it.
+
+        Raises `HeldError`, `ConflictError`, `SessionExistsError` (nothing is written) and `StoreFailedError` (unknown:
+        `resolve` finds out).
+        """
+        prepared = self._prepared(request)
+        if prepared is None:
+            raise ValueError(f"{self.session}: an owner begins with a record")
+        batch, written = prepared
+
+        def take() -> Lease:
+            held = self.store.open(self.session, batch, owner=owner, seen=seen)
+            self.sent = held.sent
+            return held.lease
+
+        return self._hand_over(batch, written, take)
+
+    def submit(self, request: Commit) -> Future[int] | None:
+        """Begins a commit without waiting for it; None if there is nothing to write.
+
+        Once the future is done, `conclude` says what `commit` would have. Nothing else may be written before.
+        """
+        prepared = self._prepared(request)
+        if prepared is None:
+            return None
+        batch, written = prepared
+        faults.reach("append.before")
+        self._unknown = (batch.records, written)
+        self.submitted = self.store.submit(self.session, batch, epoch=self.condition, head=self.head)
+        return self.submitted
+
+    def conclude(self) -> int:
+        """Takes in what came of the commit that was submitted, and waits for it if need be.
+
+        Returns and raises what `commit` does.
+        """
+        if self.submitted is None or self._unknown is None:
+            return self.sent
+        future, self.submitted = self.submitted, None
+        try:
+            self.sent = future.result()
+            faults.reach("append.after")
+        except (FencedError, ConflictError, HeldError, CancelledError):
+            self._unknown = None
+            raise
+        _, written = self._unknown
+        self._unknown = None
+        written()
+        return self.sent
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is not known what became of the last commit."""
+        return self._unknown is not None
+
+    def _prepared(self, request: Commit) -> tuple[Batch, Callable[[], None]] | None:
+        """The batch of a commit, and what to do once it is known to be written."""
+        riders = list(self.riders)
+        drafts = [*request.drafts, *(draft for draft, _ in riders)]
+        if not drafts:
+            return None
+        entries, records, summary = self._records(drafts)
+
+        def written() -> None:
+            self.head, self.chain, self.summary = records[-1].seq, records[-1].chain, summary
+            for (_, then), entry in zip(riders, entries[len(request.drafts) :], strict=True):
+                self.riders.popleft()
+                then(entry)
+            request.then(entries)
+
+        batch = self._batch(drafts, entries, records, summary)
+        if request.taken:
+            batch = replace(batch, taken=request.taken)
+        return batch, written
+
+    def _append(self, batch: Batch, written: Callable[[], None]) -> None:
+        def append() -> None:
+            self.sent = self.store.append(self.session, batch, epoch=self.condition, head=self.head)
+
+        self._hand_over(batch, written, append)
+
+    def _hand_over(self, batch: Batch, written: Callable[[], None], work: Callable[[], T]) -> T:
+        faults.reach("append.before")
+        self._unknown = (batch.records, written)  # also for an interrupt that comes when the store has committed
+        try:
+            result = work()
+            faults.reach("append.after")
+        except (FencedError, ConflictError, HeldError, SessionError):
+            self._unknown = None
+            raise
+        self._unknown = None
+        written()
+        return result
+
+    def resolve(self) -> None:
+        """Finds out what became of a commit whose outcome is not known.
+
+        Raises `ConflictError` if somebody else wrote.
+        """
+        if self.submitted is not None:
+            with contextlib.suppress(StoreFailedError, CancelledError):
+                self.conclude()
+        if self._unknown is None:
+            return
+        records, written = self._unknown
+        head = self.store.head(self.session)
+        if head.seq == self.head and head.chain == self.chain:
+            self._unknown = None
+        elif head.chain == records[-1].chain:
+            self._unknown = None
+            written()
+        else:
+            raise ConflictError(
+                f"{self.session}: record {records[0].seq} was written by somebody else; open the session again"
+            )
+
+    def _records(self, drafts: list[Draft]) -> tuple[list[Entry], list[Record], Summary]:
+        entries: list[Entry] = []
+        records: list[Record] = []
+        chain, summary, now, codec = self.chain, self.summary, clock.now_us(), self.store.protocol
+        for seq, draft in enumerate(drafts, self.head + 1):
+            entry = Entry(seq, self.epoch, draft.kind, now, self.store.guard.body(draft.kind, draft.body))
+            dictionary = None if draft.kind in UNLIKE_THE_STATE else self.dictionary()
+            record = link(
+                chain,
+                entry,
+                session=self.session,
+                codec=codec,
+                dictionary=dictionary,
+                blobs=self._blobs,
+                key=self._chain_key,
+            )
+            chain, summary = record.chain, summary.after(entry)
+            if draft.marks:
+                summary = summary.marked(draft.marks, seq=seq)
+            entries.append(entry)
+            records.append(record)
+        return entries, records, summary
+
+    def _beside(self, head: Record, summary: Summary) -> bytes:
+        return summary.encoded(session=self.session, seq=head.seq, chain=head.chain)
+
+    def _batch(self, drafts: list[Draft], entries: list[Entry], records: list[Record], summary: Summary) -> Batch:
+        marks = [(mark, entry.seq) for draft, entry in zip(drafts, entries, strict=True) for mark in draft.marks]
+        beside = self._beside(records[-1], summary)
+        views = tuple(map(readable.view, entries)) if self.store.readable else ()
+        return Batch(
+            tuple(records),
+            points_of(entries),
+            tuple(marks),
+            keyframes_of(entries),
+            beside,
+            chunks=self._blobs.take(),
+            views=views,
+        )
+
+
+def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:
+    """The rows of the index of snapshots that these entries make."""
+    return tuple(Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us) for e in entries if e.kind in SNAPSHOTS)
+
+
+def keyframes_of(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:
+    """The rows of the index of keyframes that these entries make."""
+    return tuple((entry["of"], entry.seq) for entry in entries if entry.kind == "keyframe")

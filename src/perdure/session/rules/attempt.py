@@ -1,0 +1,126 @@
+"""How an attempt at a call ended, and what is told of one that does not match what is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from perdure import values
+from perdure.errors import LimitError, UnstorableError
+from perdure.log.action import Outcome, Streamed
+from perdure.session.rules import call as calls
+from perdure.session.rules import failure
+from perdure.session.rules.request import Ended
+
+if TYPE_CHECKING:
+    from perdure.errors import StorableError
+    from perdure.log.action import Action
+    from perdure.log.entry import Entry
+    from perdure.session.rules.call import Call
+
+
+def attempted(call: Call, action: Action, result: Any, error: Exception | None, *, failures: int) -> Ended:
+    """The outcome of an attempt. What `verify`, `not_done` and `retries` say is applied here."""
+    if error is None:
+        return Ended(_result(call, result))
+    not_done = isinstance(error, call.options.not_done) if call.options.not_done else False
+    final = failures + 1 > call.options.retries or (call.effect == "once" and not not_done)
+    origin = failure.origin_of(error)[0] or action.seq
+    return Ended(Outcome("error", failure.recorded(error), final, not_done, origin), error)
+
+
+def streamed(call: Call, chunks: list[Any], returned: Any, *, cut_us: int | None = None) -> Ended:
+    """The outcome of a stream that came to its end, or (`cut_us`) was left by the code."""
+    kept = None if returned is None else _result(call, returned)
+    if kept is not None and kept.how != "result":
+        return Ended(replace(kept, stream=Streamed(values.encode(chunks))))
+    stream = Streamed(returned=None if kept is None else kept.value, cut_us=cut_us)
+    return Ended(replace(_result(call, chunks), stream=stream))
+
+
+def broken_off(ended: Ended, chunks: list[Any], *, cut_us: int | None = None) -> Ended:
+    """The outcome of a stream that raised: what came before cannot be taken back, so it is not tried again."""
+    final = ended.outcome.final or bool(chunks)
+    stream = Streamed(values.encode(chunks), cut_us=cut_us)
+    return replace(ended, outcome=replace(ended.outcome, final=final, stream=stream))
+
+
+def unstorable(call: Call, error: StorableError) -> Ended:
+    """The outcome of a stream of which a chunk cannot be stored."""
+    return Ended(_unstorable(call, error, None))
+
+
+def timed_out(call: Call, action: Action, *, failures: int) -> Ended:
+    """The outcome of an attempt whose time is over. It may have done something, or go on to do it."""
+    error = TimeoutError(f"{call.text()} took longer than {call.options.timeout_s:g} s")
+    ended = attempted(call, action, None, error, failures=failures)
+    return Ended(ended.outcome, error, cut_short=True)
+
+
+def cut_short(action: Action, error: BaseException, *, began: bool, took_us: int) -> Ended:
+    """The outcome of an attempt that was cancelled. `began`: its function may have done something."""
+    told = failure.recorded(error) | {"took_us": took_us}
+    return Ended(Outcome("error", told, not_done=not began, origin=action.seq), error, cut_short=True)
+
+
+def cut_short_us(outcome: Outcome) -> int | None:
+    """How long an attempt ran that was cancelled in the end; None for every other outcome."""
+    return outcome.value.get("took_us") if outcome.how == "error" else None
+
+
+def screened(call: Call, ended: Ended, guard: values.Guard) -> Ended:
+    """The same end without secrets in it, as it is recorded and as the code gets it: what has happened is kept."""
+    outcome = ended.outcome
+    if not guard.looks:
+        return ended
+    if outcome.how == "result":
+        passed = guard.kept(outcome.value, at=f"result of {call.name}")
+        return replace(ended, outcome=replace(outcome, value=passed.data)) if passed.paths else ended
+    told = guard.body("action_finished", {"value": outcome.value})["value"]
+    if told is outcome.value:
+        return ended
+    return Ended(replace(outcome, value=told), _without(told, ended.error, call), cut_short=ended.cut_short)
+
+
+def _without(told: dict[str, Any], error: BaseException | None, call: Call) -> BaseException | None:
+    """The error as a replay will give it; its own class is not tried where it is not one that may be rebuilt."""
+    if not isinstance(error, Exception):
+        return error
+    home = getattr(call.fn, "__module__", "") or ""
+    return failure.rebuilt(told, home=home).with_traceback(error.__traceback__)
+
+
+def _result(call: Call, result: Any) -> Outcome:
+    try:
+        return Outcome("result", values.encode(result, at=f"result of {call.name}"))
+    except (UnstorableError, LimitError) as error:
+        return _unstorable(call, error, result)
+
+
+def _unstorable(call: Call, error: StorableError, value: Any) -> Outcome:
+    told = {"path": f"result of {call.name}", "reason": str(error).partition(": ")[2]}
+    if isinstance(error, UnstorableError):
+        told = {"path": error.path, "reason": error.reason}
+    return Outcome("unstorable", told | {"text": values.describe(value)})
+
+
+def divergence(what: str, left: Action, like: Action | None, live: Call | None) -> str:
+    """Both calls, and what differs."""
+    recorded = f"{calls.call_text(left.name, left.args)} (record {left.seq})"
+    text = f"the code came to {what}, but {recorded} is recorded here and has not been called again; nothing was done"
+    if live is not None and like is not None and (name := calls.first_difference(like.args, live.named)):
+        text += f". The nearest record is {calls.call_text(like.name, like.args)} (record {like.seq}): {name} differs"
+    return text + ". Make the code call it as before, settle it, or resume with accept_change"
+
+
+def state_divergence(recorded: Entry, then: dict[str, Any], now: dict[str, Any]) -> str:
+    """What is told of a restore point to which the code came with another state than is recorded."""
+    names = [*then, *(name for name in now if name not in then)]
+    differs = next(
+        (n for n in names if n not in then or n not in now or not values.same(then[n], now[n])), "the order of parts"
+    )
+    return (
+        f"the code came to the restore point {recorded.seq} with another state than it had then ({differs} differs), "
+        "though neither the code nor what it was answered changed: it uses something that varies by nature. "
+        "Take times, ids and random numbers from s.now(), s.uuid() and s.random()"
+    )

@@ -1,0 +1,166 @@
+"""What all of the core's logic stands on: the records, where the running code is, and how it leaves.
+
+It decides nothing about a single call: `core.py` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure import values
+from perdure.errors import DivergedError, RefusedError, Stopped, StoppedError, Suspended, SuspendedError
+from perdure.session.rules import inside
+from perdure.session.rules.attempt import divergence
+from perdure.session.rules.flights import Flights
+from perdure.session.rules.inbox import Inbox
+from perdure.session.rules.request import AwaitSiblings, Commit, Draft, ReadAll, Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.log.action import Action
+    from perdure.log.entry import Entry
+    from perdure.session.rules.call import Call
+    from perdure.session.rules.item import Sent
+    from perdure.session.rules.ledger import Ledger
+
+
+class Ground:
+    """The log that an open session writes, and its code's place in it."""
+
+    ledger: Ledger
+
+    def __init__(self, *, form: str, guard: values.Guard = values.ALLOW) -> None:
+        self.form, self.guard = form, guard
+        self.left = False
+        """Whether any branch was ever left: only then can effects stand on another branch."""
+        self.happened = False
+        self.head = 0
+        self.epoch = 0
+        self.flights = Flights()
+        self.leaving: BaseException | None = None
+        self._cut: set[int] = set()
+        self.inbox = Inbox(self)
+        self._put_off: list[Draft] = []
+        self._whole: list[Entry] | None = None
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, *drafts: Draft, then: Callable[[list[Entry]], None] | None = None, taken: tuple[int, ...] = ()
+    ) -> Steps:
+        """One commit: what was put off, then these, which take these items out of the inbox."""
+        drafts = (*self._put_off, *drafts)
+
+        def written(entries: list[Entry]) -> None:
+            these = set(map(id, drafts))
+            self._put_off = [draft for draft in self._put_off if id(draft) not in these]
+            self.head = entries[-1].seq
+            for entry in entries:
+                self.ledger.add(entry)
+            if self._whole is not None:
+                self._whole.extend(entries)
+            if then:
+                then(entries)
+
+        self.inbox.heard((yield Commit(drafts, written, taken)))
+
+    def put_off(self, draft: Draft) -> int:
+        """Lets a record ride in the next commit. Its number."""
+        self._put_off.append(draft)
+        return self.head + len(self._put_off)
+
+    @property
+    def stack(self) -> tuple[int, ...]:
+        """The actions that the running code is inside of."""
+        return inside.stack_of(self)
+
+    def leave(self, why: BaseException) -> BaseException:
+        """For good: what a `finally` or an `except` calls on the way out meets the same again.
+
+        The actions around this place are cut off; those made beside them end in peace.
+        """
+        if self.form == "handle" and isinstance(why, Suspended):
+            why = SuspendedError(f"the session {why}: settle or answer it, then open the session again", why.seqs)
+        if self.form == "handle" and isinstance(why, Stopped):
+            why = StoppedError(f"the session was stopped: {why}", recorded=why.recorded)
+        self.leaving = self.leaving or why
+        self._cut.update(self.stack)
+        self.flights.moves += 1
+        return why
+
+    def go_on(self) -> None:
+        """Raises again what the run is being left with."""
+        if self.leaving is not None and (not self.stack or not self._cut.isdisjoint(self.stack)):
+            raise self.leaving
+
+    def refuse_inside(self, what: str) -> None:
+        """Raises `RefusedError` when the code is inside an action."""
+        self.go_on()
+        if stack := self.stack:
+            # The start of a `repeatable` one may not be recorded yet.
+            action = self.ledger.actions.get(stack[-1])
+            inside = f"the action {action.name}" if action else "an action"
+            raise RefusedError(f"{what} inside {inside}: do it in the agent's own code, around the action")
+
+    @property
+    def parent(self) -> int | None:
+        """The action that the code is inside of."""
+        stack = self.stack
+        return stack[-1] if stack else None
+
+    @property
+    def under_way(self) -> set[int]:
+        """The actions that are attempted at this moment, or whose end is known and not written yet."""
+        return self.flights.around(())
+
+    def inspected(self, asked: Sent) -> Steps:
+        """The records of a snapshot of the state as it is now, for people to look at; none if it cannot be taken."""
+        raise NotImplementedError
+
+    def whole(self) -> Steps:
+        """All entries of the log, read once."""
+        if self._whole is None:
+            self._whole = yield ReadAll()
+        return self._whole
+
+    def take_whole(self, entries: list[Entry]) -> None:
+        """These are all entries of the log; from now on they are kept in step with it."""
+        self._whole = entries
+
+    # --- leftovers ----------------------------------------------------------------------------------------------------
+
+    def check_leftovers(
+        self, what: str, *, before: int | None = None, live: Call | None = None, inside_of: Action | None = None
+    ) -> None:
+        """Raises `DivergedError` when something recorded here has not been called again."""
+        parent = inside_of.seq if inside_of else self.parent
+        left = next(self.ledger.leftovers(parent, before=before), None)
+        if left is not None:
+            raise self.leave(DivergedError(divergence(what, left, self._like(live), live)))
+        if parent is None and live is None:
+            self._check_messages(what, before=before)
+
+    def _check_messages(self, what: str, *, before: int | None) -> None:
+        message = next(iter(self.ledger.messages), None)
+        if message is not None and (before is None or message.seq < before):
+            raise self.leave(
+                DivergedError(
+                    f"the code came to {what}, but the message of record {message.seq} was received here and has not "
+                    "been received again; nothing was done. Make the code receive it as before"
+                )
+            )
+
+    def siblings_first(self, what: str, *, before: int | None = None, live: Call | None = None) -> Steps:
+        """Calls made beside this one claim what is recorded; then `check_leftovers`. Whether it had to wait."""
+        waited = False
+        while next(self.ledger.leftovers(self.parent, before=before), None) is not None and (yield AwaitSiblings()):
+            waited = True
+            self.go_on()
+        self.check_leftovers(what, before=before, live=live)
+        return waited
+
+    def _like(self, live: Call | None) -> Action | None:
+        if live is None:
+            return None
+        return next((a for a in self.ledger.leftovers(self.parent) if a.name == live.name), None)
