@@ -73,7 +73,13 @@ class ReplayCore(Core):
     result: Entry | None = None
     last = False
     compared = 0
+    reread: int | None = None
+    """The stream that the newest call is to run again: what is recorded after it was called while it was read."""
     _ending = False
+
+    def _known(self, call: Call, action: Action | None, *, stream: bool) -> Steps:
+        self.reread = action.seq if stream and action and action.failures else None
+        return super()._known(call, action, stream=stream)
 
     def check_leftovers(
         self, what: str, *, before: int | None = None, live: Call | None = None, inside_of: Action | None = None
@@ -249,7 +255,8 @@ class Replayed(Face):
     def left_over(self) -> tuple[int, str] | None:
         """The first thing that is recorded of this entry and was not come to: its record, and what it is."""
         ledger = self._core.ledger
-        action, message = next(ledger.leftovers(None), None), next(iter(ledger.messages), None)
+        action = next(ledger.leftovers(None, before=self._core.reread), None)
+        message = next(iter(ledger.messages), None)
         point = ledger.points[0] if ledger.points else self._core.ends
         if action is not None and (point is None or action.seq < point.seq):
             return action.seq, calls.call_text(action.name, action.args)

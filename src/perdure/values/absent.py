@@ -69,7 +69,8 @@ class _Sparing(Walk):
     def __init__(self, at: str) -> None:
         super().__init__()
         self.absent: list[AbsentValue] = []
-        self.path, self.marks = [at], 0
+        self.path: list[str | tuple[kinds.Step, Any, int]] = [at]
+        self.marks = 0
 
     def node(self, value: Any) -> Any:
         try:
@@ -83,7 +84,7 @@ class _Sparing(Walk):
         if self.marks >= limits.ABSENT_COUNT_MAX:
             raise LimitError(f"more than {limits.ABSENT_COUNT_MAX} values in it cannot be stored")
         self.marks += 1
-        mark = AbsentValue("".join(self.path), class_name(type(value)), refusal.reason, self.marks)
+        mark = AbsentValue("".join(map(_told, self.path)), class_name(type(value)), refusal.reason, self.marks)
         told = {name: super(_Sparing, self).node(getattr(mark, name)) for name in ("path", "type", "why", "number")}
         tree = Tagged(CLASS, [TAG, 1, {**told, "kept": self._kept(value, refusal)}])
         self.absent.append(mark)
@@ -103,7 +104,7 @@ class _Sparing(Walk):
         self._count(len(items))
         out = []
         for number, item in enumerate(items):
-            self.path.append(step(of, number))
+            self.path.append((step, of, number))
             try:
                 out.append(self.node(item))
             finally:
@@ -123,6 +124,14 @@ class _Sparing(Walk):
 
     def _kind(self, value: Any, kind: kinds.Kind) -> Any:
         return super()._kind(value, kind) if kind.name in _OPEN else Walk().node(value)
+
+
+def _told(step: str | tuple[kinds.Step, Any, int]) -> str:
+    """A step of a path. One in a long dict is looked up in it, so only those are that are told."""
+    if isinstance(step, str):
+        return step
+    told, of, number = step
+    return told(of, number)
 
 
 _ITEMS: Final = (list, tuple, set, frozenset)

@@ -191,7 +191,7 @@ def _load_defaultdict(tree: list[Any]) -> defaultdict[Any, Any]:
 
 
 def _defaultdict_step(value: defaultdict[Any, Any], index: int) -> str:
-    return _map_step(value, index - 1)
+    return _map_step(value, index - 1) if index else ".default_factory"
 
 
 def _dump_array(value: array.array[Any]) -> list[Any]:

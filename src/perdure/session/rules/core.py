@@ -233,9 +233,9 @@ class Journal(Doubts):
     def _known(self, call: Call, action: Action | None, *, stream: bool) -> Steps:
         """What the log says about this call. None, or an outcome that is not final: it may run (again), now.
 
-        What the code called in the middle of a `stream` that runs again, it calls again while it reads.
+        What the code called in the middle of a `stream` whose error ended the run, it calls again while it reads.
         """
-        keyed, before = False, action.seq if stream and action else None
+        keyed, before = False, action.seq if stream and action and action.failures else None
         if action is None and call.key is not None:
             action = yield from self._find_key(call)
             keyed = action is not None
