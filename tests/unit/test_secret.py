@@ -138,3 +138,8 @@ def test_it_is_a_field_of_a_pydantic_model(held: perdure.Secret) -> None:
         assert Client.model_validate_json(client.model_dump_json()) == client
     with pytest.raises(pydantic.ValidationError):
         Client(key="x" * 20)
+
+
+def test_a_table_shows_where_it_is_to_be_had() -> None:
+    assert values.describe(perdure.Secret("secret://env/KEY", value="canary")) == "Secret('secret://env/KEY')"
+    assert values.describe(perdure.Secret(value="canary")) == "<a Secret without a reference>"

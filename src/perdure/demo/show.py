@@ -97,7 +97,7 @@ class Show:
                 (f"{program} show {SESSION} {store}", "points, actions, owners"),
                 (f"{program} log {SESSION} {store} --ndjson", "every record"),
                 (f"{program} state {SESSION} {store}", "the state; --at a point for an older one"),
-                (f"{program} verify {SESSION} {store}", "every byte checked"),
+                (f"{program} verify {SESSION} --read-data {store}", "every byte checked"),
                 (f"cat {stage.folder / REPORTS / 'report.md'}", "what the agent found out"),
             ]
         )

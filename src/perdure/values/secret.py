@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
 from perdure.errors import DamageError, SecretMissingError
+from perdure.values.describe import show_as
 from perdure.values.path import Refusal
 from perdure.values.tokens import remember
 
@@ -144,6 +145,9 @@ class Secret:
             [core_schema.is_instance_schema(cls), text],
             serialization=core_schema.plain_serializer_function_ser_schema(str),
         )
+
+
+show_as(Secret, repr)
 
 
 def dump(secret: Secret) -> str:
