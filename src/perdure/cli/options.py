@@ -34,7 +34,8 @@ Key = Annotated[
         "--key",
         metavar="KEY",
         callback=_key,
-        help="What the store is sealed under: file:/path or env:NAME. Else PERDURE_KEY.",
+        help="What the store is sealed under: file:/path or env:NAME; several with commas, the first seals what is "
+        "new. Else PERDURE_KEY.",
         show_default=False,
     ),
 ]
