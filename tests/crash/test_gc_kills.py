@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -18,6 +17,8 @@ from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Batch, Change, open_store
 from perdure.testing.broken import Passing
 from perdure.testing.lives import forked
+from tests.crash import killing
+from tests.crash.killing import copy_of
 
 POINTS = ("amend.inside", "sweep.inside")
 KEPT = 2
@@ -54,27 +55,12 @@ def states(path: Path) -> dict[int, bytes]:
 
 def collect(path: Path, *, kill: tuple[str, int] | None = None) -> Counter[str]:
     """Collects in a process of its own, which is killed when it comes to this point for the so-manieth time."""
-    reached = Counter[str]()
 
-    def hook(point: str) -> None:
-        reached[point] += 1
-        if kill == (point, reached[point]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def work() -> bytes:
-        faults.hook = hook
+    def work() -> None:
         with perdure.open(url_of(path)) as store:
             store.gc(keep_last=KEPT, dry_run=False)
-        return values.encode(dict(reached))
 
-    told, status = forked(work)
-    assert bool(status) == (kill is not None), (status, told)
-    return Counter(values.decode(told)) if kill is None else Counter()
-
-
-def copy_of(path: Path, folder: Path) -> Path:
-    shutil.copytree(path.parent, folder)
-    return folder / path.name
+    return killing.reached(work, kill=kill)
 
 
 def test_killed_anywhere_it_is_done_again(path: Path, tmp_path: Path) -> None:

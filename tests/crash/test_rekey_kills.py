@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import signal
 import threading
 from collections import Counter
 from pathlib import Path
@@ -13,13 +11,14 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import faults, limits, values
+from perdure import limits, values
 from perdure.errors import KeyNeededError, KeysError, KeyWrongError, PerdureError
 from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import open_store
 from perdure.stores.sealed import SealedStore, resealing
 from perdure.stores.sealed.family import generation_of
-from perdure.testing.lives import forked
+from tests.crash import killing
+from tests.crash.killing import copy_of
 
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
 POINTS = ("rekey.begun", "rekey.part", "amend.inside", "envelope.inside")
@@ -81,28 +80,13 @@ def generations(path: Path) -> set[int]:
 
 def rekey(path: Path, *, data: bool = True, kill: tuple[str, int] | None = None) -> Counter[str]:
     """Does it in a process of its own, which is killed when it comes to this point for the so-manieth time."""
-    reached = Counter[str]()
 
-    def hook(point: str) -> None:
-        reached[point] += 1
-        if kill == (point, reached[point]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def work() -> bytes:
+    def work() -> None:
         with perdure.open(url_of(path), keys=[NEW, OLD]) as store:
-            faults.hook = hook
             found = list(store.rekey(data=data))
         assert [one.why for one in found if one.why] == []
-        return values.encode(dict(reached))
 
-    told, status = forked(work)
-    assert bool(status) == (kill is not None), (status, told)
-    return Counter(values.decode(told)) if kill is None else Counter()
-
-
-def copy_of(path: Path, folder: Path) -> Path:
-    shutil.copytree(path.parent, folder)
-    return folder / path.name
+    return killing.reached(work, kill=kill)
 
 
 def test_killed_anywhere_it_is_done_again(path: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import faults, values
+from perdure import faults
 from perdure.ops import scrubbing
 from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Batch, Change, open_store
@@ -20,6 +19,8 @@ from perdure.stores.file import FileStore
 from perdure.stores.sqlite import SqliteStore
 from perdure.testing.broken import Passing
 from perdure.testing.lives import forked
+from tests.crash import killing
+from tests.crash.killing import copy_of
 from tests.e2e import bytes_of
 
 POINTS = ("amend.inside", "scrub.session", "sweep.inside", "scrub.swept", "purge.inside")
@@ -75,27 +76,12 @@ def left(path: Path) -> list[str]:
 
 def scrubbed(path: Path, *, kill: tuple[str, int] | None = None) -> Counter[str]:
     """Scrubs in a process of its own, which is killed when it comes to this point for the so-manieth time."""
-    reached = Counter[str]()
 
-    def hook(point: str) -> None:
-        reached[point] += 1
-        if kill == (point, reached[point]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def work() -> bytes:
-        faults.hook = hook
+    def work() -> None:
         with perdure.open(url_of(path), secrets="allow") as store:
             assert store.scrub(CANARY, mask=MASK, dry_run=False).clean
-        return values.encode(dict(reached))
 
-    told, status = forked(work)
-    assert bool(status) == (kill is not None), (status, told)
-    return Counter(values.decode(told)) if kill is None else Counter()
-
-
-def copy_of(path: Path, folder: Path) -> Path:
-    shutil.copytree(path.parent, folder)
-    return folder / path.name
+    return killing.reached(work, kill=kill)
 
 
 def test_killed_anywhere_it_is_done_again(path: Path, tmp_path: Path) -> None:
