@@ -16,7 +16,7 @@ from perdure.cli.app import app
 from tests.e2e import bytes_of
 
 CANARY = "sk-" + "proj-" + "c4N4ryB1rd" * 4
-PASSWORD = "plain-word-of-nobody"  # noqa: S105 - of nobody
+PASSWORD = "plain-word-of-nobody"
 
 AGENT = """
 import os

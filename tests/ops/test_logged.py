@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Iterator[perdure.AgentStore]:
     with perdure.open(tmp_path / "a.db", secrets="allow") as store:
         with store.session("a") as s:
             s.state["plan"] = ["first", {"then": (2, b"x")}, 1 << 70]
-            s.state["password"] = "hunter2hunter2"  # noqa: S105
+            s.state["password"] = "hunter2hunter2"
             s.state["corpus"] = {name: make() for name, make in CORPUS.items()}
             s.call(sorted, [3, 1, 2], key=None)
         yield store

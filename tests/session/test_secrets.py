@@ -307,7 +307,7 @@ def test_in_an_event_loop_it_is_the_same(url: str, policy: str, clean: None) -> 
         if policy == "refuse":
             with pytest.raises(SecretFoundError, match="access_token"):
                 await s.save()
-            s.state["found"][0]["access_token"] = "none"  # noqa: S105 - a state without one
+            s.state["found"][0]["access_token"] = "none"
         else:
             await s.save()
         return s.state["found"]

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from perdure.log.branches import Branch as LogBranch
     from perdure.log.entry import Entry
     from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
-    from perdure.runtime.store import AgentStore, SessionInfo
+    from perdure.runtime.listed import SessionInfo
+    from perdure.runtime.store import AgentStore
 
 LISTED: Final = 10
 """Restore points and actions that `show` lists, the newest."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import perdure
 from perdure import values
 from perdure.errors import StorePlainError, StoreUrlError
+from perdure.stores.address import LOCAL, masked, scheme_of
 from perdure.stores.opening import place_in
+from perdure.values import Secret
+from perdure.values.secret import PREFIX
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
@@ -21,25 +23,28 @@ VARIABLE: Final = "PERDURE_STORE"
 PROTOCOL: Final = "PERDURE_PROTOCOL"
 WITNESS: Final = "PERDURE_WITNESS"
 KEY: Final = "PERDURE_KEY"
+PASSWORD: Final = "PERDURE_PASSWORD"  # noqa: S105 - the name of the variable
+"""The password of the server's user, for a URL without one: itself, or where it is to be had ("secret://…")."""
+
 SECRETS: Final = "PERDURE_SECRETS"
 """What is done about a secret on its way into the store: refuse, mask or allow."""
 
 DEFAULT: Final = "perdure.db"
-
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A store that is meant. `given`: it was named on this command line, so commands that go on must, too.
 
-    `witness` is the place of its witness, if it has one; `key` what its keys are read from, if it is sealed.
+    `witness` is the place of its witness, if it has one; `key` what its keys are read from, if it is sealed; `password`
+    that of the server's user, if the URL has none.
     """
 
     url: str
     given: bool
     witness: str | None = None
     key: str | None = None
+    password: Secret | str | None = field(default=None, repr=False)
 
     def open(self, *, make: bool = False, protocol: str | None = None) -> AgentStore:
         """Opens the store, to write in this protocol, else that of the environment.
@@ -57,11 +62,12 @@ class Place:
             protocol=protocol or _Program.protocol or os.environ.get(PROTOCOL) or values.DEFAULT,
             witness=self.witness,
             secrets=os.environ.get(SECRETS) or None,
+            password=self.password,
         )
 
     def command(self, *words: str | int) -> str:
-        """A command of perdure on this store, ready to be pasted into a shell."""
-        store = ["--store", self.url] if self.given else []
+        """A command of perdure on this store, ready to be pasted into a shell; no password is in it."""
+        store = ["--store", masked(self.url)] if self.given else []
         key = [] if self.key in (None, os.environ.get(KEY)) else ["--key", str(self.key)]
         return shlex.join(["perdure", *key, *map(str, words), *store])
 
@@ -90,9 +96,8 @@ def use_key(key: str | None) -> None:
 def place(option: str | None) -> Place:
     """The store of `--store`, else of the environment, else of this folder; its witness is that of the environment."""
     witness, key = os.environ.get(WITNESS) or None, _Program.key or os.environ.get(KEY) or None
-    if option is not None:
-        return Place(option, given=True, witness=witness, key=key)
-    return Place(os.environ.get(VARIABLE) or DEFAULT, given=False, witness=witness, key=key)
+    url = option if option is not None else os.environ.get(VARIABLE) or DEFAULT
+    return Place(url, given=option is not None, witness=witness, key=key, password=_password(url))
 
 
 def other_place(url: str, here: Place, *, key: str | None, in_clear: bool) -> Place:
@@ -108,9 +113,17 @@ def open_either(here: Place) -> AgentStore:
         return here.in_clear().open()
 
 
+def _password(url: str) -> Secret | str | None:
+    """The password that the environment has for this store; none is for a place on this machine."""
+    given = os.environ.get(PASSWORD) or None
+    if given is None or (scheme_of(url) or "sqlite") in LOCAL:
+        return None
+    return Secret(given) if given.startswith(PREFIX) else given
+
+
 def _path(url: str) -> Path | None:
     """The file or folder that a URL names; None for a store that is neither."""
-    scheme = _SCHEME.match(url)
+    scheme = scheme_of(url)
     if scheme is None:
         return Path(url)
-    return Path(place_in(url)) if scheme[1].lower() in ("sqlite", "file") else None
+    return Path(place_in(url)) if scheme in ("sqlite", "file") else None

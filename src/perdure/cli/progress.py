@@ -23,7 +23,8 @@ from perdure.cli.text import duration
 from perdure.errors import PerdureError
 
 if TYPE_CHECKING:
-    from perdure.runtime.store import AgentStore, SessionInfo
+    from perdure.runtime.listed import SessionInfo
+    from perdure.runtime.store import AgentStore
 
 TICK_S: Final = 0.5
 """How often the store is asked."""

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from perdure.recovery.verify import Read, Report
     from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
+    from perdure.runtime.listed import SessionInfo
     from perdure.runtime.migrating import Migration
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.replay import Replay
-    from perdure.runtime.store import SessionInfo
 
 
 def info(found: SessionInfo) -> dict[str, Any]:

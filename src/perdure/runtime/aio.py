@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from perdure.runtime.content import ActionContent
     from perdure.runtime.detail import Detail
     from perdure.runtime.editing import Changes
+    from perdure.runtime.listed import SessionInfo
     from perdure.runtime.migrating import Migrated, Migration
     from perdure.runtime.operator import Rollback
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.replay import Replay
-    from perdure.runtime.store import AgentStore, SessionInfo
+    from perdure.runtime.store import AgentStore
     from perdure.session.async_session import AsyncSession
     from perdure.session.keeping.forking import Fork
     from perdure.session.rules.version import Check

@@ -17,8 +17,9 @@ from perdure.session.rules import call as calls
 if TYPE_CHECKING:
     from perdure.log.branches import Branch
     from perdure.log.entry import Entry
+    from perdure.runtime.listed import SessionInfo
     from perdure.runtime.outcome import Question
-    from perdure.runtime.store import AgentStore, SessionInfo
+    from perdure.runtime.store import AgentStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+import os
 from typing import TYPE_CHECKING, Any, Self
 
 from perdure import limits, values
@@ -23,6 +23,7 @@ from perdure.recovery import restore
 from perdure.runtime import kin, sending
 from perdure.runtime.branching import Branching
 from perdure.runtime.keeping import Keeping
+from perdure.runtime.listed import SessionInfo, damaged
 from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Question
 from perdure.runtime.running import Running
@@ -37,6 +38,7 @@ from perdure.session.rules.request import Draft
 from perdure.session.rules.shared import session_of
 from perdure.session.table import Table
 from perdure.stores import open_store
+from perdure.stores.address import masked
 from perdure.stores.ids import check_session_id
 from perdure.stores.keys import keys_from
 from perdure.values import Guard
@@ -57,31 +59,6 @@ if TYPE_CHECKING:
 
 SETTLED = tuple(settling.TOLD)
 """What a person says about an action in doubt."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
-    """One session, for listings.
-
-    `status` is running, idle, paused, waiting, failed, completed, cancelled, interrupted (it was running, and its owner
-    is provably gone) or damaged (nothing beside its head can be trusted); times are microseconds since 1970; `parent`
-    is the session that started it, "" for none; `messages` have been sent to it and not been received yet.
-    """
-
-    id: str
-    status: str
-    reason: str
-    form: str
-    entry: str
-    created_us: int
-    updated_us: int
-    records: int
-    saves: int
-    actions: int
-    owner: str
-    waits: tuple[int, ...]
-    parent: str = ""
-    messages: int = 0
 
 
 class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
@@ -115,7 +92,7 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
             head = self.backend.head(session)
             s, owner = summary_of(head, session), self.backend.lease(session).owner
         except DamageError as error:
-            return _damaged(session, error)
+            return damaged(session, error)
         if not head.seq:
             return None
         gone = s.status == "running" and (not owner or is_dead(owner))
@@ -383,11 +360,6 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
         self.close()
 
 
-def _damaged(session: str, error: DamageError) -> SessionInfo:
-    reason = str(error) if "perdure verify" in str(error) else f"{error}; run: perdure verify {session}"
-    return SessionInfo(session, "damaged", reason, "", "", 0, 0, 0, 0, 0, "", ())
-
-
 def _question(asked: Entry, session: str) -> Question:
     why = f" (the answer before was refused: {asked['refused']})" if asked["refused"] else ""
     return Question(asked.seq, "question", asked["prompt"] + why, asked["choices"], asked["schema"], session)
@@ -409,9 +381,13 @@ def open_agent_store(
     protocol: str = values.DEFAULT,
     witness: WitnessGiven | None = None,
     secrets: str | None = None,
+    password: values.Secret | str | None = None,
     **options: Any,
 ) -> AgentStore:
     """Opens the store at this URL, making it if it is not there: `agents.db`, `sqlite:///path`, `memory:`.
+
+    On a server: `postgresql://user@host/database`, `redis://host/0`, `s3://bucket/prefix`, `mongodb://host/database`.
+    The user's `password` may be given here, best as a `Secret`, instead of in the URL; it is never shown.
 
     With `keys` nothing in it is in clear, and nobody without them can write into it. A key is 32 random bytes, or text:
     base64, `file:/path`, `env:NAME`; of several the first seals, and the others open what was sealed under them. A
@@ -427,10 +403,12 @@ def open_agent_store(
     """
     values.check_protocol(protocol)
     if protocol == values.PICKLE and keys is None:
-        raise ProtocolError(f"{url}: pickle is only for a store with keys, which prove that its bytes are one's own")
+        raise ProtocolError(
+            f"{masked(os.fspath(url))}: pickle is only for a store with keys, which prove that its bytes are one's own"
+        )
     guard = None if secrets is None else Guard(secrets)
     ring = None if keys is None else keys_from(keys)
-    backend = open_store(url, keys=ring, **options)
+    backend = open_store(url, keys=ring, password=password, **options)
     store = AgentStore(backend if witness is None else _witnessed(backend, witness, ring), lease_s=lease_s)
     store.backend.protocol = protocol
     if guard is not None:

@@ -3,50 +3,74 @@
 from __future__ import annotations
 
 import os
-import re
 from importlib import import_module
-from typing import Final, Protocol, cast
+from importlib.util import find_spec
+from typing import Any, Final, Protocol, cast
 
 from perdure.errors import KeyNeededError, KeyWrongError, StoreUrlError
+from perdure.stores.address import LOCAL, Address, masked, scheme_of
 from perdure.stores.contract import Store
 from perdure.stores.keys import VARIABLE, Given, Keys, keys_from
-
-_SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
-"""Two characters at least: a single one is a drive."""
+from perdure.values import Secret
 
 _MODULES: Final = {
     "sqlite": "perdure.stores.sqlite",
     "file": "perdure.stores.file",
     "memory": "perdure.stores.memory",
+    "postgresql": "perdure.stores.postgres",
+    "redis": "perdure.stores.redis",
+    "rediss": "perdure.stores.redis",
+    "s3": "perdure.stores.s3",
+    "mongodb": "perdure.stores.mongo",
+    "mongodb+srv": "perdure.stores.mongo",
+    "tiered": "perdure.stores.tiered",
 }
 
-_MISSING: Final = {
-    "postgresql": "PostgreSQL",
-    "redis": "Redis",
-    "s3": "object stores",
-    "mongodb": "MongoDB",
-    "tiered": "one store in front of another",
+_MEANT: Final = {
+    "perdure.stores.postgres": "PostgreSQL",
+    "perdure.stores.redis": "Redis",
+    "perdure.stores.s3": "object stores",
+    "perdure.stores.mongo": "MongoDB",
+    "perdure.stores.tiered": "one store in front of another",
 }
+
+_EXTRAS: Final = {
+    "psycopg": "postgres",
+    "psycopg_pool": "postgres",
+    "redis": "redis",
+    "obstore": "s3",
+    "pymongo": "mongo",
+}
+"""The driver's module, and the extra that brings it."""
 
 
 class _Module(Protocol):
-    def open_url(self, place: str, **options: object) -> Store: ...
+    def open_url(self, place: Any, **options: object) -> Store:
+        """Opens the store at a place: the path of a URL of this machine, the `Address` of one of a server."""
 
 
-def open_store(url: str | os.PathLike[str], *, keys: Given | None = None, **options: object) -> Store:
+def open_store(
+    url: str | os.PathLike[str],
+    *,
+    keys: Given | None = None,
+    password: Secret | str | None = None,
+    **options: object,
+) -> Store:
     """Opens a store, making it if there is none at that place; with `keys` one in which nothing is in clear.
 
     `url` is a path ("agents.db"), "sqlite:///agents.db" (relative), "sqlite:////var/lib/agents.db" (absolute),
     "file:///var/lib/agents" (a folder, absolute), "file:agents" (relative), "memory:" (a fresh one) or "memory:name"
-    (shared by name within the process). `keys` are one or several keys, see `stores.keys.keys_from`: the first seals,
-    the others only open what was sealed under them. `options` are those of the store's class.
+    (shared by name within the process); of a server "postgresql://user@host/database", "redis://host/0",
+    "s3://bucket/prefix", "mongodb://host/database". `keys` are one or several keys, see `stores.keys.keys_from`: the
+    first seals, the others only open what was sealed under them. `password` is that of the server's user, for a URL
+    that has none; a `Secret` is fetched whenever it is needed. `options` are those of the store's class.
 
     Raises `StoreUrlError` when there is no such store or the place is something else, `StoreFailedError` when it cannot
     be reached, `FormatNewerError` when a newer perdure made it; `KeyNeededError` for a store that is sealed, without
     keys; `KeyWrongError`, `StorePlainError` and `KeysError` with them.
     """
     given = None if keys is None else keys_from(keys)
-    store = _opened(url, options)
+    store = _opened(os.fspath(url), password, options)
     try:
         return _plain(store) if given is None else _sealed(store, given)
     except KeyWrongError as error:
@@ -76,23 +100,18 @@ def _sealed(store: Store, keys: Keys) -> Store:
     return SealedStore(store, keys)
 
 
-def _opened(url: str | os.PathLike[str], options: dict[str, object]) -> Store:
-    text = os.fspath(url)
-    found = _SCHEME.match(text)
-    if found is None:
-        return _module("sqlite").open_url(text, **options)
-    scheme = found[1].lower()
-    if scheme in _MISSING:
-        raise StoreUrlError(
-            f"{scheme}: is for {_MISSING[scheme]}, and this version has no such store; {_those_there()}"
-        )
-    if scheme not in _MODULES:
-        raise StoreUrlError(f"there is no store {scheme}:; {_those_there()}")
-    return _module(scheme).open_url(place_in(text), **options)
+def _opened(url: str, password: Secret | str | None, options: dict[str, object]) -> Store:
+    scheme = scheme_of(url) or "sqlite"
+    if scheme in LOCAL:
+        if password is not None:
+            raise StoreUrlError(f"{masked(url)}: takes no password; keys= is what seals a store")
+        return _module(scheme).open_url(url if scheme_of(url) is None else place_in(url), **options)
+    module = _module(scheme)
+    return module.open_url(Address.of(url, password=password), **options)
 
 
 def place_in(url: str) -> str:
-    """The part of a URL that is the store's own: after "scheme:", or after "scheme:///".
+    """The part of a URL of this machine that is the store's own: after "scheme:", or after "scheme:///".
 
     Of "file:///" the third slash belongs to the path, which is absolute as in any file URL.
     """
@@ -100,13 +119,26 @@ def place_in(url: str) -> str:
     if not rest.startswith("//"):
         return rest
     if not rest.startswith("///"):
-        raise StoreUrlError(f"{url}: a host makes no sense here; write three slashes and then the path")
+        raise StoreUrlError(f"{masked(url)}: a host makes no sense here; write three slashes and then the path")
     return "/" + rest.lstrip("/") if scheme.lower() == "file" else rest[3:]
 
 
 def _module(scheme: str) -> _Module:
-    return cast("_Module", import_module(_MODULES[scheme]))
+    if scheme not in _MODULES:
+        raise StoreUrlError(f"there is no store {scheme}:; {_those_there()}")
+    name = _MODULES[scheme]
+    if find_spec(name) is None:
+        raise StoreUrlError(f"{scheme}: is for {_MEANT[name]}, and this version has no such store; {_those_there()}")
+    try:
+        return cast("_Module", import_module(name))
+    except ModuleNotFoundError as error:
+        driver = (error.name or "").partition(".")[0]
+        if driver not in _EXTRAS:
+            raise
+        raise StoreUrlError(
+            f"{scheme}: needs {driver}, which is not installed: pip install 'perdure[{_EXTRAS[driver]}]'"
+        ) from error
 
 
 def _those_there() -> str:
-    return "there are: a plain path, " + ", ".join(f"{scheme}:" for scheme in _MODULES)
+    return "there are: a plain path, " + ", ".join(f"{scheme}:" for scheme, name in _MODULES.items() if find_spec(name))
