@@ -14,8 +14,8 @@ import pytest
 from perdure import faults, limits
 from perdure.errors import ClosedError, ConflictError, FencedError, LimitError, PerdureError, StoreFailedError
 from perdure.log import GENESIS, chained
-from perdure.stores import Batch
-from perdure.stores.sqlite import SqliteStore, group
+from perdure.stores import Batch, group
+from perdure.stores.sqlite import SqliteStore
 
 
 def batch(session: str, seq: int = 1, body: bytes = b"body") -> Batch:
@@ -88,15 +88,15 @@ def held(tmp_path: Path) -> Iterator[Held]:
 @contextmanager
 def waiting(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """The event is set when so many threads wait for their bell."""
-    come, all_there, before = [], threading.Event(), group._Write.wait_for_bell
+    come, all_there, before = [], threading.Event(), group.Write.wait_for_bell
 
-    def noted(write: group._Write) -> None:
+    def noted(write: group.Write) -> None:
         before(write)
         come.append(write)
         if len(come) == count:
             all_there.set()
 
-    monkeypatch.setattr(group._Write, "wait_for_bell", noted)
+    monkeypatch.setattr(group.Write, "wait_for_bell", noted)
     yield all_there
 
 
@@ -223,7 +223,7 @@ class Interrupting:
 def test_an_interrupt_while_it_waits_withdraws_a_write(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     first = held.begin()
     with monkeypatch.context() as patch:
-        patch.setattr(group._Write, "wait_for_bell", lambda write: setattr(write, "bell", Interrupting()))
+        patch.setattr(group.Write, "wait_for_bell", lambda write: setattr(write, "bell", Interrupting()))
         with pytest.raises(KeyboardInterrupt):
             held.append("s0")
     later = held.submit("s1")

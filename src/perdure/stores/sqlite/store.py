@@ -33,8 +33,8 @@ from perdure.stores.ids import check_session_id
 from perdure.stores.space import free_bytes
 from perdure.stores.sqlite import envelopes, file, fork, incarnations, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer
+from perdure.stores.sqlite.commit import Writers
 from perdure.stores.sqlite.descriptor import Descriptor
-from perdure.stores.sqlite.group import Group
 from perdure.stores.sqlite.link import Link
 from perdure.stores.sqlite.queue import Queue
 from perdure.stores.sqlite.sessions import Sessions, same_holder
@@ -77,7 +77,7 @@ class SqliteStore(Store):
         link = partial(Link, self.url, forget_cached=self._descriptor.forget_cached, verify=rows.verify_tails)
         connect = partial(file.connect_writer, path, settings=_WRITING)
         self._writer = link(connect=connect, busy_s=busy_s, queue=Queue(path))
-        self._group = Group(self._writer)
+        self._group = Writers(self._writer)
         self._reader = link(connect=partial(file.connect_reader, self._descriptor, settings=_READING), busy_s=busy_s)
         self._checkpointer = Checkpointer(link(connect=connect, busy_s=0), writer=self._writer, pages=wal_pages)
         if self._descriptor.has_log():  # a process before this one may have ended over a failed sync

@@ -1,73 +1,73 @@
-"""Those who write at the same time share one transaction, one commit and one sync; each gets a verdict of its own.
+"""Those who write at the same time share one round to the place, and its one commit; each has a verdict of its own.
 
-Who finds nobody at work leads: it takes all that wait by then, commits that, tells everyone, and hands the lead to one
-who came meanwhile. So a lone writer pays for nothing, and nobody waits for more than the commit under way and the next
-one. It knows no tables: what is written is a function of a connection.
+Who finds nobody at work leads: it does a round with all that wait by then, tells everyone, and hands the lead to one
+who came meanwhile. So a lone writer pays for nothing, and nobody waits for more than the round under way and the next
+one. How a round is done is the store's: this knows no place, no transaction and nothing of what is written.
 """
 
 from __future__ import annotations
 
 import copy
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from perdure import limits
 from perdure.errors import PerdureError, StoreFailedError
 from perdure.stores import refusals
-from perdure.stores.sqlite.link import Link
 
-T = TypeVar("T")
-Work: TypeAlias = Callable[[sqlite3.Connection], Any]
-"""Looks, judges, then writes. A `PerdureError` from it is its verdict, and concerns nobody else."""
+W = TypeVar("W")
 
 
-class Group:
-    """The writers of one connection: any number of threads, and futures."""
+class Group(Generic[W]):
+    """The writers of one place: any number of threads, and futures.
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    `commit` does a round: it takes, does the work of each, and says so. `check` raises where nobody may write, as in a
+    forked child. `W` is what the store does for one writer, whatever that is to it.
+    """
+
+    def __init__(self, commit: Callable[[Round[W]], None], *, url: str, check: Callable[[], None]) -> None:
+        self._commit_round, self._url, self._check = commit, url, check
         self._mutex: Final = threading.Lock()
-        self._waiting: deque[_Write] = deque()
-        self._leader: _Write | None = None
+        self._waiting: deque[Write[W]] = deque()
+        self._leader: Write[W] | None = None
         self._room = threading.BoundedSemaphore(limits.SUBMITTED_COUNT_MAX)
         self._clerk: threading.Thread | None = None
         self._submitted = threading.Event()
         self._ended = False
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` returns, once it is durable. Raises its verdict, or why the transaction failed.
+    def write(self, work: W) -> Any:
+        """What the work comes to, once it is durable. Raises its verdict, or why the round failed.
 
-        An interrupt withdraws what is not yet taken into a transaction, and else comes when its outcome is there.
+        An interrupt withdraws what is not yet taken into a round, and else comes when its outcome is there.
         """
-        self._link.check_process()
-        write = _Write(work)
+        self._check()
+        write = Write(work)
         try:
             self._join(write)
             while not write.is_told:
                 self._commit()
         finally:
             self._leave(write)
-        return write.outcome()  # type: ignore[no-any-return]
+        return write.outcome()
 
-    def submit(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """A future of what `write` would return. Cancelled before it is taken, nothing is written.
+    def submit(self, work: W) -> Future[Any]:
+        """A future of what `write` would return. Cancelled before it is begun, nothing is written.
 
-        Blocks while `SUBMITTED_COUNT_MAX` are not done: a slow disk pushes back.
+        Blocks while `SUBMITTED_COUNT_MAX` are not done: a slow place pushes back.
         """
-        self._link.check_process()
+        self._check()
         self._room.acquire()  # released when it is done, by whatever thread
-        future: Future[T] = Future()
+        future: Future[Any] = Future()
         future.add_done_callback(lambda _: self._room.release())
         with self._mutex:
             if self._ended:
                 self._room.release()
-                raise refusals.closed(self._link.url)
-            self._waiting.append(_Write(work, future))
+                raise refusals.closed(self._url)
+            self._waiting.append(Write(work, future))
             if self._clerk is None:
                 self._clerk = threading.Thread(target=self._serve, name="perdure-commits", daemon=True)
                 self._clerk.start()
@@ -89,11 +89,11 @@ class Group:
             self._submitted.clear()
             while self._waiting:
                 with suppress(PerdureError):  # what failed was told to the futures
-                    self.write(_nothing)
+                    self.write(None)  # type: ignore[arg-type]
             if self._ended:
                 return
 
-    def _join(self, write: _Write) -> None:
+    def _join(self, write: Write[W]) -> None:
         """Returns when it leads, or is told."""
         with self._mutex:
             self._waiting.append(write)  # first: what has a bell and is not here was taken
@@ -104,7 +104,7 @@ class Group:
         if write.bell is not None:
             write.bell.acquire()
 
-    def _leave(self, write: _Write) -> None:
+    def _leave(self, write: Write[W]) -> None:
         """Hands the lead on. One that is not told yet was interrupted."""
         if write.is_told and self._leader is not write:
             return
@@ -120,10 +120,10 @@ class Group:
             write.bell.acquire()
 
     def _commit(self) -> None:
-        """One transaction with all that wait. They are told, or wait again, without the one that spoiled it."""
-        attempt = _Attempt(begin=self._link.begin, take=self._take)
+        """One round with all that wait. They are told, or wait again, without the one that spoiled it."""
+        attempt = Round(self._take)
         try:
-            self._link.use(attempt.run)
+            self._commit_round(attempt)
         except Exception as error:  # noqa: BLE001 - told to those whom it concerns
             attempt.error = error
         finally:
@@ -133,8 +133,8 @@ class Group:
                 self._settle(attempt)
                 raise
 
-    def _settle(self, attempt: _Attempt) -> None:
-        """What the attempt means for those that were taken. Done twice it does no more than once."""
+    def _settle(self, attempt: Round[W]) -> None:
+        """What the round means for those that were taken. Done twice it does no more than once."""
         error, spoiler = attempt.error, attempt.trying
         if attempt.is_written:
             for write in attempt.taken:
@@ -150,25 +150,28 @@ class Group:
             for write in attempt.taken:
                 write.tell(_alike(error))
 
-    def _take(self, taken: list[_Write]) -> None:
+    def _take(self, taken: list[Write[W]]) -> None:
         with self._mutex:
             taken += self._waiting
             self._waiting.clear()
 
-    def _again(self, writes: list[_Write]) -> None:
+    def _again(self, writes: list[Write[W]]) -> None:
         with self._mutex:
             self._waiting = deque(dict.fromkeys([*writes, *self._waiting]))
 
 
-class _Write:
-    """One that waits: to lead, or for its outcome."""
+class Write(Generic[W]):
+    """One that waits: to lead, or for its outcome.
 
-    __slots__ = ("_error", "_future", "_result", "_work", "bell", "is_told")
+    `result` and `error` are what this round comes to for it; they hold once the round is written.
+    """
 
-    def __init__(self, work: Work, future: Future[Any] | None = None) -> None:
-        self._work, self._future = work, future
-        self._result: Any = None
-        self._error: Exception | None = None
+    __slots__ = ("_future", "bell", "error", "is_told", "result", "work")
+
+    def __init__(self, work: W, future: Future[Any] | None = None) -> None:
+        self.work, self._future = work, future
+        self.result: Any = None
+        self.error: Exception | None = None
         self.bell: threading.Lock | None = None
         """Of a thread that waits. It rings once: when this is told, or when it leads."""
         self.is_told = False
@@ -183,73 +186,52 @@ class _Write:
         if self.bell is not None and self.bell.locked():
             self.bell.release()
 
-    def attempt(self, db: sqlite3.Connection) -> None:
-        """Does the work. Its outcome holds once the transaction is committed."""
+    def begins(self) -> bool:
+        """Whether its work is to be done now: there is some, and it was not cancelled. It cannot be from then on."""
         future = self._future
-        if future is not None and not future.running() and (future.done() or not future.set_running_or_notify_cancel()):
-            return
-        changes = db.total_changes
-        try:
-            self._result, self._error = self._work(db), None
-        except PerdureError as verdict:
-            if db.total_changes != changes:
-                raise  # there is something to be undone
-            self._error = verdict
+        if future is None or future.running():
+            return self.work is not None
+        return not future.done() and future.set_running_or_notify_cancel()
 
     def tell(self, error: Exception | None = None) -> None:
-        """It has its outcome: that of the attempt, or this error, whatever the attempt came to."""
-        self._error = error or self._error
+        """It has its outcome: that of the round, or this error, whatever the round came to."""
+        self.error = error or self.error
         self.is_told = True
         self.ring()
         future = self._future
         if future is None or future.done():
             return
-        if self._error is None:
-            future.set_result(self._result)
+        if self.error is None:
+            future.set_result(self.result)
         else:
-            future.set_exception(self._error)
+            future.set_exception(self.error)
 
     def outcome(self) -> Any:
-        """What the work returned; raises its verdict, or why it is not written."""
-        if self._error is not None:
-            raise self._error
-        return self._result
+        """What the work came to; raises its verdict, or why it is not written."""
+        if self.error is not None:
+            raise self.error
+        return self.result
 
 
-class _Attempt:
-    """One transaction: what was taken into it, how far it came."""
+class Round(Generic[W]):
+    """One round: who was taken into it, how far it came.
 
-    def __init__(self, *, begin: Callable[[sqlite3.Connection], None], take: Callable[[list[_Write]], None]) -> None:
-        self._begin, self._take = begin, take
-        self.taken: list[_Write] = []
-        self.trying: _Write | None = None
+    Whoever does it takes once it is ready to write, sets `trying` to the one whose work is under way, `result` or
+    `error` of each, and `is_written` when all of it is durable. An exception before that tells the one that is `trying`
+    and has the others go again; a `StoreFailedError`, or one while nobody is, concerns all.
+    """
+
+    def __init__(self, take: Callable[[list[Write[W]]], None]) -> None:
+        self._take = take
+        self.taken: list[Write[W]] = []
+        self.trying: Write[W] | None = None
         self.error: Exception | None = None
         self.is_written = False
 
-    def run(self, db: sqlite3.Connection) -> None:
-        """Begins, takes those who wait by then, and commits."""
-        is_whole = False
-        try:
-            self._begin(db)
-            self._take(self.taken)
-            for write in self.taken:
-                self.trying = write
-                write.attempt(db)
-            self.trying, is_whole = None, True
-            db.execute("COMMIT")
-            self.is_written = True
-        except sqlite3.Error:
-            _roll_back(db)
-            raise
-        except BaseException:
-            self.is_written = is_whole and not db.in_transaction  # an interrupt may come after the commit
-            _roll_back(db)
-            raise
-
-
-def _roll_back(db: sqlite3.Connection) -> None:
-    if db.in_transaction:
-        db.execute("ROLLBACK")
+    def take(self) -> list[Write[W]]:
+        """Those who wait by now, in the order in which they came."""
+        self._take(self.taken)
+        return self.taken
 
 
 def _alike(error: Exception) -> Exception:
@@ -257,7 +239,3 @@ def _alike(error: Exception) -> Exception:
     other = copy.copy(error)
     other.__cause__ = error.__cause__
     return other
-
-
-def _nothing(_: sqlite3.Connection) -> None:
-    return
