@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c const
 # Folders are listed too, so that a deleted file is noticed.
 SOURCES := $(shell find src -name __pycache__ -prune -o -print)
 # Programs from Debian that tests run, by package.
-APT_PACKAGES := e2fsprogs gcc libc6-dev mount
+APT_PACKAGES := e2fsprogs gcc iproute2 iptables libc6-dev mount pgbouncer postgresql redis-server
 
 .SHELLFLAGS := -eu -c
 .DELETE_ON_ERROR:
@@ -64,8 +64,9 @@ apt = if [ "$$(id -u)" = 0 ] && [ -n "$${CI:-}" ]; then \
 	else echo "missing on this machine; as root run: apt-get install -y $(1)" >&2; exit 1; fi
 
 system:
-	@for package in $(APT_PACKAGES); do \
-	dpkg -s "$$package" >/dev/null 2>&1 || { $(call apt,"$$package"); }; done
+	@missing=$$(for package in $(APT_PACKAGES); do \
+	dpkg -s "$$package" >/dev/null 2>&1 || echo "$$package"; done | xargs); \
+	[ -z "$$missing" ] || { $(call apt,$$missing); }
 
 $(VENV)/made: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "perdure needs Python 3.11 or newer")'
