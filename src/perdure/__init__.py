@@ -17,6 +17,7 @@ from perdure.values import Opaque, Secret, allow, storable
 
 if TYPE_CHECKING:
     from perdure.ops.agent_snapshot import AgentSnapshot
+    from perdure.ops.retention import Retention
     from perdure.session.async_session import AsyncSession
     from perdure.state.foreign import Baseline
 
@@ -38,6 +39,7 @@ __all__ = [
     "Outcome",
     "PerdureError",
     "Question",
+    "Retention",
     "Secret",
     "Session",
     "SuspendedError",
@@ -56,6 +58,7 @@ _LATE = {
     "AgentSnapshot": "perdure.ops.agent_snapshot",
     "AsyncSession": "perdure.session.async_session",
     "Baseline": "perdure.state.foreign",
+    "Retention": "perdure.ops.retention",
 }
 """Where the names are that few programs use: loaded by the first who does."""
 

@@ -61,6 +61,9 @@ SLICE_RECORDS: Final = 500
 SLICE_BYTES: Final = 1 << 20
 """Housekeeping removes or gives back about so much in one transaction."""
 
+KEEP_LAST_COUNT: Final = 10
+"""Restore points of a session that stay beyond its checkpoints, unless another number is said."""
+
 SCRUB_CHARS_MIN: Final = 6
 """A shorter text is not scrubbed: it would be found in words that have nothing to do with it."""
 

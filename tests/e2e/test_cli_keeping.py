@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -55,9 +56,37 @@ def test_gc_tells_first_and_does_it_when_told(capsys: pytest.CaptureFixture[str]
     assert run(capsys, "verify")[0] == 0
 
 
-def test_gc_wants_to_know_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in ((), ("--keep", "soon"), ("--keep-last", "-1")):
-        assert run(capsys, "gc", *words)[0] == 2
+def test_gc_refuses_what_makes_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = ("--keep soon", "--keep-last -1", "--max-bytes much", "--yes --dry-run", "a --delete-ended 1d")
+    for words in wrong:
+        assert run(capsys, "gc", *words.split())[0] == 2
+
+
+def test_gc_keeps_ten_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+    with perdure.open("perdure.db") as store, store.session("a") as s:
+        for n in range(5):
+            s.state["n"] = n
+            s.save()
+    told = json.loads(run(capsys, "gc", "--dry-run", "--json")[1])
+    assert {one["session"]: (one["snapshots"], one["kept"]) for one in told["sessions"]} == {"a": (5, 10), "b": (0, 10)}
+    assert run(capsys, "gc", "--yes")[0] == 0
+    with perdure.open("perdure.db") as store:
+        assert len(store.snapshots("a")) == 10
+
+
+def test_what_was_erased_is_listed_without_what_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nothing was erased" in run(capsys, "erase", "--list")[1]
+    assert run(capsys, "erase", "a", "--yes", "--by", "kim", "--reason", "asked for it")[0] == 0
+    (told,) = json.loads(run(capsys, "erase", "--list", "--json")[1])["erasures"]
+    assert told["digest"] == sha256(b"a").hexdigest()
+    assert (told["by"], told["reason"], told["is_there"]) == ("kim", "asked for it", False)
+    status, out, _ = run(capsys, "erase", "--list")
+    assert (status, "kim" in out) == (0, True)
+    assert [one["session"] for one in json.loads(run(capsys, "ls", "--json")[1])["sessions"]] == ["b"]
+    assert run(capsys, "erase", "perdure:erased", "--yes")[0] == 63
+    assert run(capsys, "verify")[0] == 0
+    for words in ((), ("a", "--list")):
+        assert run(capsys, "erase", *words)[0] == 2
     assert run(capsys, "gc", "nobody", "--keep", "1.5h")[0] == 42
 
 

@@ -186,7 +186,7 @@ def test_the_young_stay(store: AgentStore, monkeypatch: pytest.MonkeyPatch) -> N
     now = clock.now_us()
     monkeypatch.setattr(clock, "now_us", lambda: now + 10 * DAY_S * 1_000_000)
     young = filled(store, saves=5)
-    collect(store, keep_s=DAY_S)
+    collect(store, keep_last=0, keep_s=DAY_S)
     assert {*seqs(store)} >= {*young}
     assert not {*seqs(store)} & {*[*old][:-1]}
 
@@ -288,10 +288,14 @@ def test_a_damaged_session_is_left_alone(store: AgentStore, monkeypatch: pytest.
     assert store.verify("s", read_data=True).ok
 
 
-def test_a_policy_must_be_said(store: AgentStore) -> None:
-    for policy in ({}, {"keep_last": -1}, {"keep_s": -1.0}):
+def test_a_retention_that_makes_no_sense_is_refused(store: AgentStore) -> None:
+    filled(store, saves=2)
+    whole = perdure.Retention(bytes_max=1)
+    for policy in ({"keep_last": -1}, {"keep_s": -1.0}, {"keep_s": float("nan")}, {"retention": whole, "keep_last": 1}):
         with pytest.raises(RefusedError):
             store.gc(**policy)
+    with pytest.raises(RefusedError):
+        store.gc("s", whole)
     with pytest.raises(SessionUnknownError):
         store.gc("nobody", keep_last=1)
 

@@ -16,6 +16,7 @@ from perdure.cli import (
     deciding,
     driving,
     failing,
+    forgetting,
     keeping,
     keys,
     looking,
@@ -77,9 +78,9 @@ app.command(rich_help_panel=MOVE)(moving.export)
 app.command("import", rich_help_panel=MOVE)(moving.import_)
 app.command(rich_help_panel=MOVE)(moving.copy)
 app.command(rich_help_panel=MOVE)(converting.convert)
-app.command(rich_help_panel=KEEP)(keeping.gc)
+app.command(rich_help_panel=KEEP)(forgetting.gc)
 app.command(rich_help_panel=KEEP)(keeping.scrub)
-app.command(rich_help_panel=KEEP)(keeping.erase)
+app.command(rich_help_panel=KEEP)(forgetting.erase)
 app.command(rich_help_panel=KEEP)(versions.migrate)
 app.command(rich_help_panel=KEEP)(keeping.doctor)
 app.command(rich_help_panel=KEEP)(keys.keygen)

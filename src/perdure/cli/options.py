@@ -97,6 +97,8 @@ Progress = Annotated[
 
 Preview = Annotated[bool, typer.Option("--preview", help="Only tell what it would do; nothing is run or written.")]
 
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without this it is only told what would be done.")]
+
 By = Annotated[
     str | None,
     typer.Option("--by", metavar="NAME", help="Who decides; recorded. By default your user name.", show_default=False),

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from perdure.cli.place import Place
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch
-    from perdure.ops.collection import GcReport
     from perdure.ops.doctor import Diagnosis
+    from perdure.ops.erasure import Erasure
+    from perdure.ops.gone import GcReport
     from perdure.ops.restored import Accepted
     from perdure.ops.scrubbing import ScrubReport
     from perdure.recovery.difference import Change, Diff
@@ -192,6 +193,11 @@ def gc(found: GcReport) -> dict[str, Any]:
         "chunks": found.chunks,
         "chunk_bytes": found.chunk_bytes,
         "given_back": found.given_back,
+        "stored_bytes": found.stored_bytes,
+        "over_bytes": found.over_bytes,
+        "deleted": [
+            {"session": one.session, "bytes": one.bytes, "left_alone": one.left_alone or None} for one in found.deleted
+        ],
         "sessions": [
             {
                 "session": one.session,
@@ -203,6 +209,17 @@ def gc(found: GcReport) -> dict[str, Any]:
             }
             for one in found.sessions
         ],
+    }
+
+
+def erasure(one: Erasure) -> dict[str, Any]:
+    """That a session was erased."""
+    return {
+        "digest": one.digest,
+        "at": moment(one.time_us),
+        "by": one.by,
+        "reason": one.reason,
+        "is_there": one.is_there,
     }
 
 

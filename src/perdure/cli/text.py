@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?) ?(d|h|min|s)")
+_SIZES: Final = {"B": 1, "KB": 1000, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]?B)", re.IGNORECASE)
 _ESCAPED: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _SPACES: Final = {9: " ", 10: " ", 13: " "}
 
@@ -52,6 +54,14 @@ def seconds_of(text: str) -> float:
     if found is None:
         raise ValueError(f"{text!r} is no age: write it as 90s, 15min, 12h or 30d")
     return float(found[1]) * next(size for size, unit in _UNITS if unit == found[2])
+
+
+def size_of(text: str) -> int:
+    """The bytes of a size as people write it: `500MB`, `2.5 GB`, in thousands. Raises `ValueError`."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size: write it as 800KB, 500MB or 2.5GB")
+    return int(float(found[1]) * _SIZES[found[2].upper()])
 
 
 def age(time_us: int) -> str:

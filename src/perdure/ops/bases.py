@@ -34,6 +34,11 @@ class Made:
     chunks: Mapping[bytes, bytes]
     needs: frozenset[bytes]
 
+    @property
+    def bytes(self) -> int:
+        """What it takes, beside what is there already."""
+        return len(self.manifest) + sum(map(len, self.chunks.values()))
+
 
 def bases(facts: Facts, kept: Stay) -> list[Made]:
     """Adds to what stays whatever the snapshots in it are made from. Returns the keyframes that must be made for it.

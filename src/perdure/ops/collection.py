@@ -7,73 +7,46 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from perdure import clock, limits
 from perdure.errors import (
     ConflictError,
     DamageError,
     HeldError,
-    RefusedError,
     SessionErasedError,
     SessionUnknownError,
     UnfinishedError,
 )
+from perdure.log.origin import seam_of
 from perdure.ops import retention
 from perdure.ops.amending import amend, slices
 from perdure.ops.bases import Made, bases
 from perdure.ops.facts import Facts, facts
-from perdure.ops.retention import Policy
+from perdure.ops.gone import Collected, GcReport
+from perdure.ops.retention import EVERYTHING, LEAST, Retention
+from perdure.ops.sizes import chunks_of, size_of
 from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.stores.ids import HOUSE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from perdure.stores.contract import Store
 
 _log = logging.getLogger("perdure.gc")
 
-EVERYTHING: Final = Policy(None, float("inf"))
-"""Under this policy every snapshot stays."""
-
 REASON: Final = "retention"
 """What the records of dropped bodies say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """What went from one session, or would go: snapshots, bodies of records and their bytes; `kept` snapshots stay.
+class _Family(NamedTuple):
+    """What became of one family: figures of its sessions, chunks that went, the bytes that are left of it."""
 
-    `left_alone` says why it was not done, or not to its end; "" if it was.
-    """
-
-    session: str
-    snapshots: int = 0
-    records: int = 0
-    bytes: int = 0
-    kept: int = 0
-    left_alone: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class GcReport:
-    """What `gc` did, or would do if it is a dry run.
-
-    `chunks` and `chunk_bytes` are those that nothing needs any more; `given_back` is how many bytes went back to the
-    file system: at the end, or at once where files get smaller.
-    """
-
-    dry_run: bool
-    sessions: tuple[Collected, ...]
-    chunks: int
-    chunk_bytes: int
-    given_back: int
-
-    @property
-    def bytes(self) -> int:
-        """Of bodies and chunks together."""
-        return self.chunk_bytes + sum(one.bytes for one in self.sessions)
+    found: list[Collected]
+    chunks: dict[bytes, int]
+    left_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -85,6 +58,12 @@ class _Planned:
     made: list[Made] = field(default_factory=list)
     kept: int = 0
 
+    @property
+    def own_bytes(self) -> int:
+        """Of the bodies that the session wrote itself."""
+        seam = seam_of(self.facts.head.bases)
+        return sum(size for seq, size in self.facts.sizes.items() if seq > seam)
+
     def collected(self, left_alone: str = "", *, left: Iterable[int] = ()) -> Collected:
         """The figures; without those that are left to do."""
         seqs = {seq for piece in self.pieces for seq in piece}.difference(left)
@@ -93,22 +72,48 @@ class _Planned:
         return Collected(self.facts.session, points, len(seqs), size, self.kept, left_alone)
 
 
-def gc(store: Store, session: str | None, policy: Policy, *, dry_run: bool) -> GcReport:
-    """Collects one session, or all that nobody holds, with their families. See `AgentStore.gc`."""
-    if policy.last is None and policy.younger_s is None:
-        raise RefusedError("say what is kept: keep_last=, the newest restore points, or keep_s=, an age in seconds")
-    if (policy.last or 0) < 0 or (policy.younger_s or 0) < 0:
-        raise RefusedError("keep_last and keep_s are 0 or more")
-    families, pins = _families(store, session)
+def collected(
+    store: Store, session: str | None, policy: Retention, *, dry_run: bool, without: Collection[str] = ()
+) -> GcReport:
+    """Collects one session, or all that nobody holds, with their families; none of those that it is to go `without`."""
+    families, pins = _families(store, session, without=without)
     used = store.health(deep=False).used
-    found: list[Collected] = []
-    chunks: dict[bytes, int] = {}
-    for ids in families:
-        done, orphans = _family(store, ids, policy, pins, only=session, dry_run=dry_run)
-        found += done
-        chunks |= orphans
+    bounded = policy.bytes_max is not None
+    done = [_family(store, ids, policy, pins, only=session, dry_run=dry_run, measure=bounded) for ids in families]
+    for place in reversed(range(len(families))):
+        if policy.bytes_max is None or sum(one.left_bytes for one in done) <= policy.bytes_max:
+            break
+        again = _family(store, families[place], LEAST, pins, only=None, dry_run=dry_run, measure=True)
+        done[place] = again if dry_run else _both(done[place], again)
     given = 0 if dry_run else max(_give_back(store), (used or 0) - (store.health(deep=False).used or 0))
-    return GcReport(dry_run, tuple(found), len(chunks), sum(chunks.values()), given)
+    stored = sum(one.left_bytes for one in done) if bounded else None
+    return GcReport(
+        dry_run,
+        tuple(one for family in done for one in family.found),
+        sum(len(family.chunks) for family in done),
+        sum(size for family in done for size in family.chunks.values()),
+        given,
+        stored_bytes=stored,
+        over_bytes=max(0, (stored or 0) - (policy.bytes_max or 0)),
+    )
+
+
+def _both(first: _Family, then: _Family) -> _Family:
+    """What went in two goes."""
+    before = {one.session: one for one in first.found}
+    found = [_added(before.get(one.session), one) for one in then.found]
+    return _Family(found, first.chunks | then.chunks, then.left_bytes)
+
+
+def _added(first: Collected | None, then: Collected) -> Collected:
+    if first is None:
+        return then
+    return replace(
+        then,
+        snapshots=first.snapshots + then.snapshots,
+        records=first.records + then.records,
+        bytes=first.bytes + then.bytes,
+    )
 
 
 def sweep(store: Store, family: list[str]) -> tuple[int, str]:
@@ -127,16 +132,19 @@ def sweep(store: Store, family: list[str]) -> tuple[int, str]:
     return sum(went.values()), ""
 
 
-def _families(store: Store, session: str | None) -> tuple[list[list[str]], dict[str, int]]:
+def _families(store: Store, session: str | None, *, without: Collection[str]) -> tuple[list[list[str]], dict[str, int]]:
     """The ids of the sessions by family (of one family, if a session is named); up to where forks pin a session.
 
-    A session is pinned by the forks that go on from it, and a fork has all up to there from another.
+    The family that was written to last comes first. A session is pinned by the forks that go on from it, and a fork has
+    all up to there from another.
     """
     if session is not None:
         store.lease(session)
     by_family: dict[str, list[str]] = defaultdict(list)
     pins: dict[str, int] = defaultdict(int)
     for head in store.heads():
+        if head.session in HOUSE or head.session in without:
+            continue
         by_family[head.family].append(head.session)
         for base in head.bases:
             pins[base.session] = max(pins[base.session], base.seq)
@@ -145,8 +153,15 @@ def _families(store: Store, session: str | None) -> tuple[list[list[str]], dict[
 
 
 def _family(
-    store: Store, ids: list[str], policy: Policy, pins: dict[str, int], *, only: str | None, dry_run: bool
-) -> tuple[list[Collected], dict[bytes, int]]:
+    store: Store,
+    ids: list[str],
+    policy: Retention,
+    pins: dict[str, int],
+    *,
+    only: str | None,
+    dry_run: bool,
+    measure: bool,
+) -> _Family:
     """Collects the sessions of one family, then the chunks that none of them needs."""
     found, known = [], []
     for session in ids:
@@ -157,14 +172,33 @@ def _family(
         known.append(planned)
         if only in (None, session):
             found.append(planned.collected() if dry_run else _done(planned, family=ids))
-    whole = len(known) == len(ids)
+    whole = len(known) == len(ids) and not any(one.left_alone for one in found)
     shown = [one for one in found if only in (None, one.session)]
-    if not whole or any(one.left_alone for one in found):
-        return shown, {}
-    return shown, _swept(store, known, only=only, dry_run=dry_run)
+    orphans = _swept(store, known, only=only, dry_run=dry_run) if whole else {}
+    left = _left(store, ids, known, shown, orphans, dry_run=dry_run) if measure else 0
+    return _Family(shown, orphans, left)
 
 
-def _planned(store: Store, session: str, policy: Policy, *, pinned: int) -> tuple[_Planned | None, str]:
+def _left(
+    store: Store,
+    ids: list[str],
+    known: list[_Planned],
+    found: list[Collected],
+    orphans: dict[bytes, int],
+    *,
+    dry_run: bool,
+) -> int:
+    """The bytes of bodies and chunks that a family has afterwards. Where nothing was planned they are counted."""
+    if not dry_run or not known:
+        return sum(size_of(store, session) for session in ids) + chunks_of(store, ids)
+    there = {one.facts.session for one in known}
+    bodies = sum(size_of(store, session) for session in ids if session not in there)
+    bodies += sum(one.own_bytes for one in known) - sum(one.bytes for one in found)
+    chunks = chunks_of(store, ids) - sum(orphans.values())
+    return bodies + chunks + sum(made.bytes for one in known for made in one.made)
+
+
+def _planned(store: Store, session: str, policy: Retention, *, pinned: int) -> tuple[_Planned | None, str]:
     """What may go from a session; or None and why it is left alone."""
     try:
         lease = store.lease(session)
@@ -183,7 +217,7 @@ def _planned(store: Store, session: str, policy: Policy, *, pinned: int) -> tupl
     return _Planned(one, retention.dropped(one, kept), made, len(kept.snapshots)), ""
 
 
-def _kept(one: Facts, policy: Policy, *, pinned: int) -> tuple[retention.Stay, list[Made]]:
+def _kept(one: Facts, policy: Retention, *, pinned: int) -> tuple[retention.Stay, list[Made]]:
     """What stays, and the keyframes to be made for it. What a snapshot is made from can be gone back to, too."""
     snapshots = retention.asked_for(one, policy, now_us=clock.now_us(), pinned=pinned)
     while True:

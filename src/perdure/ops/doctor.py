@@ -19,9 +19,10 @@ from perdure.errors import (
     UnfinishedError,
     WitnessError,
 )
-from perdure.ops.collection import EVERYTHING, gc, sweep
+from perdure.ops.collection import collected, sweep
 from perdure.ops.rebuild import DERIVED, rebuild
 from perdure.ops.rekey import left
+from perdure.ops.retention import EVERYTHING
 from perdure.recovery import restore
 from perdure.recovery.verify import verify
 from perdure.session.keeping.lease import is_dead, owner_text
@@ -220,7 +221,7 @@ def _summary_time(head: Head) -> int:
 
 def _orphans(store: Store, heads: list[Head]) -> Iterator[Finding]:
     for family, members in _families(heads).items():
-        found = gc(store, members[0], EVERYTHING, dry_run=True)
+        found = collected(store, members[0], EVERYTHING, dry_run=True)
         if found.chunks:
             what = f"{found.chunks} chunks of its family ({_mb(found.chunk_bytes)}) are needed by nothing"
             yield Finding(NOTE, "orphans", family, what, ("doctor", "--fix"))
@@ -248,7 +249,7 @@ def _mended(store: Store, heads: list[Head], one: Finding) -> Finding:
                 _, why = sweep(store, _families(heads)[one.session])
                 return replace(one, mended=not why)
             case "unused":
-                gc(store, None, EVERYTHING, dry_run=False)
+                collected(store, None, EVERYTHING, dry_run=False)
             case _:
                 return one
     except (HeldError, ConflictError):

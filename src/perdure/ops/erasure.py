@@ -6,11 +6,14 @@ Forks begin with the records of what they were forked from, so they go first, or
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
-from perdure.errors import HasForksError, HeldError
+from perdure.errors import HasForksError, HeldError, RefusedError
 from perdure.ops.collection import sweep
+from perdure.ops.house import note, notes
 from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.stores.ids import ERASED, HOUSE
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Head, Store
@@ -27,17 +30,64 @@ class Erased:
     left: str = ""
 
 
-def erase(store: Store, session: str, *, family: bool) -> Erased:
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who erases, and why, as it is recorded."""
+
+    who: str = ""
+    why: str = ""
+
+
+NOBODY: Final = By()
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """That a session was erased: when (microseconds since 1970), by whom and why; of its id the SHA-256, as hex digits.
+
+    `is_there` says that it was begun, and that the session is still there: then it is to be done again.
+    """
+
+    digest: str
+    time_us: int
+    by: str
+    reason: str
+    is_there: bool = False
+
+
+def erase(store: Store, session: str, *, family: bool, by: By = NOBODY) -> Erased:
     """Erases a session; with `family` all that are forks of it, too. See `AgentStore.erase`."""
-    mine = next((head for head in store.heads() if head.session == session), None)
+    heads = store.heads()
+    there = {head.session for head in heads}
+    mine = next((head for head in heads if head.session == session), None)
     gone = erasable(store, session, family=family)
     for one in gone:
+        if one in there:
+            note(store, ERASED, {"topic": ERASED, "digest": digest_of(one), "by": by.who, "reason": by.why})
         store.delete(one)
     return Erased(gone, "" if mine is None else _sweep(store, mine))
 
 
+def erasures(store: Store) -> list[Erasure]:
+    """What was erased from the store, the newest first."""
+    there = {digest_of(head.session) for head in store.heads()}
+    found: dict[str, Erasure] = {}
+    for entry in notes(store, ERASED):
+        digest = str(entry["digest"])
+        found.pop(digest, None)
+        found[digest] = Erasure(digest, entry.time_us, entry["by"], entry["reason"], digest in there)
+    return [*reversed(found.values())]
+
+
+def digest_of(session: str) -> str:
+    """What is remembered of the id of a session that was erased."""
+    return sha256(session.encode(errors="surrogatepass")).hexdigest()
+
+
 def erasable(store: Store, session: str, *, family: bool) -> tuple[str, ...]:
     """The sessions that `erase` would erase, in that order. Raises as it does."""
+    if session in HOUSE:
+        raise RefusedError(f"{session} is the store's own: it says what was erased, and when house was kept")
     heads = store.heads()
     forks = _forks(heads, session)
     if forks and not family:

@@ -6,8 +6,11 @@ Pure: it judges facts, reads nothing and writes nothing. `docs/housekeeping.md` 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from perdure import limits
+from perdure.errors import RefusedError
 from perdure.log.branch import REENTRY, RESTORE_POINT
 
 if TYPE_CHECKING:
@@ -21,15 +24,34 @@ DROPPED: Final = frozenset(
 """The kinds whose bodies may go. All others are small, or say what the session is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What stays beside what always stays: the newest restore points, and what is younger than an age.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What stays of a store beside what always stays (`docs/housekeeping.md`). None: nothing is done for that reason.
 
-    None: no snapshot stays for that reason.
+    `keep_last` counts the newest restore points of the present branch of each session, beyond the checkpoints;
+    `keep_s` is an age in seconds: what is younger stays, too. `bytes_max` bounds the bodies and chunks of the whole
+    store, in bytes: beyond it the points of the sessions that were written to longest ago go, those that the other two
+    would keep among them. `ended_s` is for how long a session stays that is over (completed or cancelled), in seconds;
+    then all of it is erased.
     """
 
-    last: int | None
-    younger_s: float | None
+    keep_last: int | None = limits.KEEP_LAST_COUNT
+    keep_s: float | None = None
+    bytes_max: int | None = None
+    ended_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("keep_last", "keep_s", "bytes_max", "ended_s"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise RefusedError(f"{name} is 0 or more, not {value}")
+
+
+EVERYTHING: Final = Retention(keep_last=None, keep_s=float("inf"))
+"""Under this every snapshot stays."""
+
+LEAST: Final = Retention(keep_last=0)
+"""Under this only what always stays does."""
 
 
 @dataclass(slots=True)
@@ -40,15 +62,21 @@ class Stay:
     records: set[int] = field(default_factory=set)
 
 
-def asked_for(facts: Facts, policy: Policy, *, now_us: int, pinned: int) -> set[int]:
+def asked_for(facts: Facts, policy: Retention, *, now_us: int, pinned: int) -> set[int]:
     """The snapshots that stay for their own sake. `pinned`: all up to this record belong to forks, too."""
     found = {seq for seq in facts.named if seq in facts.points}
     found |= {seq for seq in facts.points if seq <= pinned or seq >= facts.summary.reentry}
     found |= {facts.summary.parent, facts.summary.reentry} & facts.points.keys()
-    if policy.younger_s is not None:
-        found |= {seq for seq, p in facts.points.items() if now_us - p.time_us < policy.younger_s * 1e6}
-    mine = [seq for seq in lineage(facts, facts.summary.parent) if facts.points[seq].flags & RESTORE_POINT]
-    return found | set(mine[: policy.last or 0])
+    if policy.keep_s is not None:
+        found |= {seq for seq in facts.points if seq >= _oldest_young(facts, policy.keep_s, now_us=now_us)}
+    mine = (seq for seq in lineage(facts, facts.summary.parent) if facts.points[seq].flags & RESTORE_POINT)
+    return found | set(islice((seq for seq in mine if seq not in facts.named), policy.keep_last or 0))
+
+
+def _oldest_young(facts: Facts, keep_s: float, *, now_us: int) -> float:
+    """The first snapshot that is younger than this. Those after it count as no older, whatever their clock said."""
+    young = (seq for seq, point in facts.points.items() if now_us - point.time_us < keep_s * 1e6)
+    return min(young, default=float("inf"))
 
 
 def lineage(facts: Facts, seq: int) -> Iterator[int]:

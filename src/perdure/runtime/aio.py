@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.ops.agent_snapshot import AgentSnapshot
     from perdure.ops.beginning import Begun
-    from perdure.ops.collection import GcReport
     from perdure.ops.convert import Converted
     from perdure.ops.doctor import Diagnosis
-    from perdure.ops.erasure import Erased
+    from perdure.ops.erasure import Erased, Erasure
     from perdure.ops.going_on import GoneOn
+    from perdure.ops.gone import GcReport
     from perdure.ops.rekey import Rekeyed
     from perdure.ops.restored import Accepted
+    from perdure.ops.retention import Retention
     from perdure.ops.scrubbing import Scrubbed, ScrubReport
     from perdure.ops.transfer import Moved
     from perdure.recovery.difference import Diff
@@ -301,17 +302,22 @@ class AsyncStore:
     async def gc(
         self,
         session: str | None = None,
+        retention: Retention | None = None,
         *,
         keep_last: int | None = None,
         keep_s: float | None = None,
         dry_run: bool = True,
     ) -> GcReport:
         """See `AgentStore.gc`."""
-        return await in_thread(self._store.gc, session, keep_last=keep_last, keep_s=keep_s, dry_run=dry_run)
+        return await in_thread(self._store.gc, session, retention, keep_last=keep_last, keep_s=keep_s, dry_run=dry_run)
 
-    async def erase(self, session: str, *, family: bool = False) -> Erased:
+    async def erase(self, session: str, *, family: bool = False, by: str = "", reason: str = "") -> Erased:
         """See `AgentStore.erase`."""
-        return await in_thread(self._store.erase, session, family=family)
+        return await in_thread(self._store.erase, session, family=family, by=by, reason=reason)
+
+    async def erased(self) -> Table[Erasure]:
+        """See `AgentStore.erased`."""
+        return await in_thread(self._store.erased)
 
     async def scrub(
         self,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure import limits
+from perdure.errors import RefusedError
 from perdure.runtime import kin
+from perdure.session.table import Table
 from perdure.stores.ids import check_session_id
 from perdure.values import Secret
 from perdure.values.tokens import MASK
@@ -12,12 +15,13 @@ from perdure.values.tokens import MASK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from perdure.ops.collection import GcReport
     from perdure.ops.doctor import Diagnosis
-    from perdure.ops.erasure import Erased
+    from perdure.ops.erasure import Erased, Erasure
     from perdure.ops.going_on import GoneOn
+    from perdure.ops.gone import GcReport
     from perdure.ops.rekey import Rekeyed
     from perdure.ops.restored import Accepted
+    from perdure.ops.retention import Retention
     from perdure.ops.scrubbing import Scrubbed, ScrubReport
     from perdure.runtime.editing import Changes
     from perdure.runtime.migrating import Migrated, Migration
@@ -38,6 +42,7 @@ class Keeping:
     def gc(
         self,
         session: str | None = None,
+        retention: Retention | None = None,
         *,
         keep_last: int | None = None,
         keep_s: float | None = None,
@@ -45,16 +50,20 @@ class Keeping:
     ) -> GcReport:
         """Drops old snapshots, and what only they needed: of one session, or of all that nobody holds.
 
-        The newest `keep_last` restore points stay, and those younger than `keep_s` seconds; checkpoints, and whatever a
-        resume, a rollback to a point that stays, a fork, a key or a person may still need, stay always. A dry run
-        changes nothing and tells what would go. Durable on return; killed anywhere, it is just done again. Raises
-        `RefusedError` when neither is said, `SessionUnknownError`, `SessionErasedError`.
+        What the `retention` says stays, without one the newest `limits.KEEP_LAST_COUNT` restore points; `keep_last` and
+        `keep_s` are short for one that says these. Checkpoints, and whatever a resume, a rollback to a point that
+        stays, a fork, a key or a person may still need, stay always. A dry run changes nothing and tells what would
+        go. Durable on return; killed anywhere, it is just done again. Raises `RefusedError` for a retention that makes
+        no sense here, `SessionUnknownError`, `SessionErasedError`.
         """
-        from perdure.ops.collection import gc
-        from perdure.ops.retention import Policy
+        from perdure.ops.gc import gc
+        from perdure.ops.retention import Retention
 
-        policy = Policy(keep_last, keep_s)
-        return gc(self.backend, None if session is None else check_session_id(session), policy, dry_run=dry_run)
+        if retention is None:
+            retention = Retention(keep_last=limits.KEEP_LAST_COUNT if keep_last is None else keep_last, keep_s=keep_s)
+        elif (keep_last, keep_s) != (None, None):
+            raise RefusedError("keep_last and keep_s are short for a Retention: say them in the one that is given")
+        return gc(self.backend, None if session is None else check_session_id(session), retention, dry_run=dry_run)
 
     def rekey(self, *, data: bool = False) -> Iterator[Rekeyed]:
         """Brings a sealed store under the first of the keys it was opened with; tells of each family when it is done.
@@ -69,19 +78,27 @@ class Keeping:
 
         return rekey(self.backend, data=data)
 
-    def erase(self, session: str, *, family: bool = False) -> Erased:
+    def erase(self, session: str, *, family: bool = False, by: str = "", reason: str = "") -> Erased:
         """Erases a session for good: no byte of it stays, and its id is refused from then on, to late writers too.
 
         Those that it started go before it. With `family` all sessions that are forks of it go as well; without it they
-        are `HasForksError`, and nothing is erased. Durable on return; killed anywhere, it is just done again. Raises
+        are `HasForksError`, and nothing is erased. That it was erased is recorded before it is, with `by` and `reason`
+        and a digest of its id (`erased`). Durable on return; killed anywhere, it is just done again. Raises
         `HeldError` when somebody holds one of them, `SessionUnknownError`, and `StoreFailedError` when a reader keeps
         bytes from going: then do it again.
         """
-        from perdure.ops.erasure import Erased, erase
+        from perdure.ops.erasure import By, Erased, erase
 
         gone = self._erasable(session, family=family)
-        done = [erase(self.backend, one, family=False) for one in gone]
+        who = By(self.backend.guard.text(by, at="by"), self.backend.guard.text(reason, at="reason"))
+        done = [erase(self.backend, one, family=False, by=who) for one in gone]
         return Erased(gone, "; ".join(one.left for one in done if one.left))
+
+    def erased(self) -> Table[Erasure]:
+        """What was erased here, the newest first: when, by whom and why, never what. Raises `DamageError`."""
+        from perdure.ops.erasure import erasures
+
+        return Table(erasures(self.backend))
 
     def scrub(
         self,

@@ -39,7 +39,7 @@ from perdure.session.rules.shared import session_of
 from perdure.session.table import Table
 from perdure.stores import open_store
 from perdure.stores.address import masked
-from perdure.stores.ids import check_session_id
+from perdure.stores.ids import HOUSE, check_session_id
 from perdure.stores.keys import keys_from
 from perdure.values import Guard
 
@@ -69,7 +69,7 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
     def sessions(self, *, status: str | None = None, prefix: str = "", parent: str | None = None) -> Table[SessionInfo]:
         """The sessions of this store, the one written to last first; of a `parent`, those that it started."""
         begin = prefix if parent is None else f"{check_session_id(parent)}/"
-        found = [self._info(head.session) for head in self.backend.heads(prefix=begin)]
+        found = [self._info(head.session) for head in self.backend.heads(prefix=begin) if head.session not in HOUSE]
         mine = (
             info
             for info in found

@@ -12,6 +12,11 @@ from typing import Final
 from perdure import limits
 from perdure.errors import SessionIdError
 
+ERASED: Final = "perdure:erased"
+SCHEDULE: Final = "perdure:schedule"
+HOUSE: Final = frozenset({ERASED, SCHEDULE})
+"""The sessions in which a store remembers how it was kept: no listing shows them."""
+
 _REFUSED: Final = {
     "Cc": "a control character",
     "Cs": "half a character (a lone surrogate)",

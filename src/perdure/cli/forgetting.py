@@ -1,0 +1,172 @@
+"""`gc` and `erase`: what lets go of what is old, or is to be forgotten. Nothing goes without `--yes`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure import limits
+from perdure.cli import options, output, shape
+from perdure.cli.deciding import chosen_by
+from perdure.cli.place import place
+from perdure.cli.text import age, bytes_of, one_line, seconds_of, size_of
+from perdure.ops.erasure import Erased
+from perdure.ops.retention import Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from perdure.ops.gone import GcReport
+    from perdure.runtime.store import AgentStore
+
+
+def _parsed(parse: Callable[[str], float]) -> Callable[[str | float | None], Any]:
+    def parsed(text: str | float | None) -> Any:
+        try:
+            return None if text is None else parse(str(text))
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parsed
+
+
+def gc(
+    session: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", help="The session; all of the store without one.")
+    ] = None,
+    *,
+    keep_last: Annotated[
+        int, typer.Option("--keep-last", metavar="N", min=0, help="The newest restore points that stay.")
+    ] = limits.KEEP_LAST_COUNT,
+    keep: Annotated[
+        float | None,
+        typer.Option(
+            "--keep",
+            metavar="AGE",
+            parser=_parsed(seconds_of),
+            help="Younger ones stay, too: 90s, 15min, 12h, 30d.",
+            show_default=False,
+        ),
+    ] = None,
+    bytes_max: Annotated[
+        int | None,
+        typer.Option(
+            "--max-bytes",
+            metavar="SIZE",
+            parser=_parsed(size_of),
+            help="If the store is larger, more goes of the sessions written to longest ago: 800KB, 500MB, 2GB.",
+            show_default=False,
+        ),
+    ] = None,
+    delete_ended: Annotated[
+        float | None,
+        typer.Option(
+            "--delete-ended",
+            metavar="AGE",
+            parser=_parsed(seconds_of),
+            help="Erase whole sessions that were over for longer.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go, as without --yes.")] = False,
+    yes: options.Yes = False,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Drop old restore points and give their space back.
+
+    What a resume may need always stays.
+    """
+    if dry_run and yes:
+        raise typer.BadParameter("--dry-run changes nothing, and --yes does it: say one of them")
+    if session is not None and (bytes_max is not None or delete_ended is not None):
+        raise typer.BadParameter("--max-bytes and --delete-ended speak of a whole store: leave SESSION out, or them")
+    retention = Retention(keep_last=keep_last, keep_s=keep, bytes_max=bytes_max, ended_s=delete_ended)
+    with place(store).open() as opened:
+        found = opened.gc(session, retention, dry_run=not yes)
+    if as_json:
+        output.document(shape.gc(found))
+    else:
+        _tell(found)
+
+
+def _tell(found: GcReport) -> None:
+    would = "would go" if found.dry_run else "went"
+    gone = [(one.session, bytes_of(one.bytes)) for one in found.deleted if not one.left_alone]
+    if gone:
+        output.table((f"over: {would}", "bytes"), gone)
+    rows = [
+        (one.session, one.snapshots, one.kept, one.records, bytes_of(one.bytes))
+        for one in found.sessions
+        if not one.left_alone or one.records
+    ]
+    columns = ("session", "dropped", "kept", "bodies", "bytes")
+    if rows:
+        output.table(("session", "would go", *columns[2:]) if found.dry_run else columns, rows)
+    left = [(one.session, one.left_alone) for one in found.deleted]
+    left += [(one.session, one.left_alone) for one in found.sessions]
+    for session, why in left:
+        if why:
+            output.say(f"left alone: {session}: {one_line(why, chars_max=200)}")
+    output.say(f"{bytes_of(found.bytes)} {would}, {found.chunks} chunks among it")
+    if found.stored_bytes is not None:
+        output.say(f"{bytes_of(found.stored_bytes)} {'would be' if found.dry_run else 'are'} left, bodies and chunks")
+    if found.over_bytes:
+        output.say(f"{bytes_of(found.over_bytes)} of them are more than was asked for: what is left may be needed")
+    if found.dry_run:
+        output.say("nothing was changed; to do it, say --yes")
+    else:
+        output.say(f"{bytes_of(found.given_back)} were given back")
+
+
+def erase(
+    session: Annotated[
+        str | None, typer.Argument(metavar="SESSION", help="The id of the session.", show_default=False)
+    ] = None,
+    *,
+    family: Annotated[bool, typer.Option("--family", help="All sessions that began as forks of it, too.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Only show what was erased: when, by whom and why.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; recorded.")] = "",
+    by: options.By = None,
+    yes: options.Yes = False,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Erase a session: no byte of it stays, and its id is never used again."""
+    if (session is None) != listed:
+        raise typer.BadParameter("say which session is erased; or --list, without one")
+    where = place(store)
+    with where.open() as opened:
+        if session is None:
+            _list(opened, as_json=as_json)
+            return
+        if yes:
+            found = opened.erase(session, family=family, by=chosen_by(by), reason=reason)
+        else:
+            found = Erased(opened.would_erase(session, family=family))
+    if as_json:
+        output.document({"erased": yes, "sessions": list(found.sessions), "left": found.left or None})
+        return
+    for one in found.sessions:
+        output.say(f"{one}: {'erased' if yes else 'would be erased'}")
+    if found.left:
+        output.say(f"not yet gone: {found.left}; then run: {where.command('gc', '--keep-last', 1_000_000, '--yes')}")
+    if not yes:
+        output.say("nothing was changed; this cannot be undone; to do it, say --yes")
+
+
+def _list(opened: AgentStore, *, as_json: bool) -> None:
+    found = opened.erased()
+    if as_json:
+        output.document({"erasures": [shape.erasure(one) for one in found]})
+        return
+    rows = [
+        (age(one.time_us), one.by, one.reason, one.digest[:16], "begun: erase it again" if one.is_there else "")
+        for one in found
+    ]
+    if rows:
+        output.table(("ago", "by", "why", "SHA-256 of its id", ""), rows)
+    else:
+        output.say("nothing was erased")

@@ -1,0 +1,115 @@
+"""Sessions that have been over for so long that all of them goes: which these are, and erasing them.
+
+A session goes with all that it started, or not at all: whoever is not over may still ask what they did. So it does with
+forks: while one is there, what it goes on from stays.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from perdure import clock
+from perdure.errors import DamageError, HasForksError, HeldError, SessionErasedError, SessionUnknownError
+from perdure.ops.erasure import By, erase
+from perdure.ops.gone import Deleted
+from perdure.ops.sizes import size_of
+from perdure.session.keeping.lease import is_dead
+from perdure.session.keeping.opening import summary_of
+from perdure.session.rules.shared import PREFIX
+from perdure.session.rules.status import OVER
+from perdure.stores.ids import HOUSE
+
+if TYPE_CHECKING:
+    from perdure.stores.contract import Head, Store
+
+BY: Final = By("gc", "it was over for longer than the retention says")
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """A session as it is judged; `root` is the first of the tree that it belongs to."""
+
+    head: Head
+    root: str
+    may_go: bool
+
+
+def delete(store: Store, ended_s: float, *, dry_run: bool) -> tuple[Deleted, ...]:
+    """Erases the sessions that were over for longer, or tells which these are.
+
+    Killed anywhere, it is just done again.
+    """
+    gone = []
+    for session in ended(store, ended_s):
+        size, why = size_of(store, session), ""
+        if not dry_run:
+            try:
+                erase(store, session, family=False, by=BY)
+            except (HeldError, HasForksError) as error:
+                why = str(error)
+            except (SessionErasedError, SessionUnknownError):
+                continue
+        gone.append(Deleted(session, size, why))
+    return tuple(gone)
+
+
+def ended(store: Store, ended_s: float) -> list[str]:
+    """The sessions that were over for longer, in the order in which they can be erased."""
+    judged = _judged(store, before_us=clock.now_us() - int(ended_s * 1e6))
+    trees: dict[str, list[_Session]] = defaultdict(list)
+    for one in judged.values():
+        trees[one.root].append(one)
+    staying = {root for root, tree in trees.items() if not all(one.may_go for one in tree)}
+    while (
+        more := {
+            judged[base.session].root
+            for one in judged.values()
+            if one.root in staying
+            for base in one.head.bases
+            if base.session in judged
+        }
+        - staying
+    ):
+        staying |= more
+    going = [one.head for one in judged.values() if one.root not in staying]
+    return [head.session for head in sorted(going, key=lambda head: (-len(head.bases), -head.session.count("/")))]
+
+
+def _judged(store: Store, *, before_us: int) -> dict[str, _Session]:
+    """All sessions, the one written to longest ago first.
+
+    One counts as no older than those that were written to before it, whatever a clock said.
+    """
+    found: dict[str, _Session] = {}
+    parents: dict[str, str] = {}
+    newest_us = 0
+    for head in reversed(store.heads()):
+        may_go = False
+        try:
+            summary = summary_of(head, head.session)
+        except DamageError:
+            pass
+        else:
+            newest_us = max(newest_us, summary.updated_us)
+            parents[head.session] = summary.child_of
+            may_go = summary.status in OVER and newest_us <= before_us and _is_free(store, head.session)
+        found[head.session] = _Session(head, head.session, may_go)
+    return {session: _Session(one.head, _root(session, parents), one.may_go) for session, one in found.items()}
+
+
+def _is_free(store: Store, session: str) -> bool:
+    """Whether nobody has it, and no other session may ask for it: that of a key is asked for ever."""
+    if session in HOUSE or session.startswith(PREFIX):
+        return False
+    owner = store.lease(session).owner
+    return not owner or is_dead(owner)
+
+
+def _root(session: str, parents: dict[str, str]) -> str:
+    seen = {session}
+    while (parent := parents.get(session, "")) in parents and parent not in seen:
+        seen.add(parent)
+        session = parent
+    return session
