@@ -77,13 +77,16 @@ STREAM_BYTES_MAX: Final = 64 << 20
 """All chunks of one stream, encoded."""
 
 FOLLOW_S: Final = 0.1
-"""How long who follows a log waits before it looks whether there is more."""
+"""How often who follows a log asks whether there is more."""
 
 POLL_S_MIN: Final = 0.02
 """How soon a session that waits looks into its inbox again: at first, then twice as long each time …"""
 
 POLL_S_MAX: Final = 0.5
 """… up to this."""
+
+LOOK_S: Final = 5.0
+"""Whoever waits for a session to change looks after so long at the latest, also if its store has told of nothing."""
 
 BACKOFF_S: Final = 0.1
 """How long an action that failed waits before it is tried again, unless it is declared otherwise: at first, then twice

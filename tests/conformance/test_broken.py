@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 
 from perdure.stores import Store, memory, open_store
-from perdure.testing import broken, broken_forks, broken_keeping, broken_openings, broken_together
+from perdure.testing import (
+    broken,
+    broken_forks,
+    broken_inbox,
+    broken_keeping,
+    broken_openings,
+    broken_together,
+    broken_watches,
+)
 from perdure.testing.conformance import DurableStoreConformance, StoreConformance
 
 BIG = {"test_a_body_of_64_megabytes", "test_ten_thousand_records"}
 CHECKS = sorted(name for name in dir(StoreConformance) if name.startswith("test_") and name not in BIG)
 
 
-MODULES = (broken, broken_forks, broken_keeping, broken_openings, broken_together)
+MODULES = (broken, broken_forks, broken_inbox, broken_keeping, broken_openings, broken_together, broken_watches)
 ALL = tuple(kind for module in MODULES for kind in module.BROKEN)
 
 
@@ -22,6 +30,8 @@ def failing(kind: type[broken.Passing], folder: Path) -> set[str]:
     """The checks that fail on such a store."""
 
     class Spoiled(StoreConformance):
+        patience_s = 0.5
+
         def open(self, place: Path) -> Store:
             return kind(open_store(f"memory:{place}"))
 
@@ -37,8 +47,9 @@ def failing(kind: type[broken.Passing], folder: Path) -> set[str]:
     return failed
 
 
-def test_a_store_that_is_right_passes(tmp_path: Path) -> None:
-    assert failing(broken.Passing, tmp_path) == set()
+@pytest.mark.parametrize("kind", [broken.Passing, broken_watches.Aged])
+def test_a_store_that_is_right_passes(kind: type[broken.Passing], tmp_path: Path) -> None:
+    assert failing(kind, tmp_path) == set()
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)

@@ -219,14 +219,21 @@ class AsyncStore:
 
     async def follow(self, session: str, *, after: int = 0) -> AsyncIterator[Entry]:
         """See `AgentStore.follow`: `async for entry in store.aio.follow(id)`. Raises `SessionUnknownError`."""
-        while True:
-            ended = (await self.info(session)).status in ENDED  # before the records, so that none is missed
-            for entry in await self.log(session, after=after):
-                yield entry
-                after = entry.seq
-            if ended:
-                return
-            await asyncio.sleep(limits.FOLLOW_S)
+        watch = await in_thread(self._store.backend.watch(session).__enter__)
+        try:
+            while True:
+                ended = (await self.info(session)).status in ENDED  # before the records, so that none is missed
+                for entry in await self.log(session, after=after):
+                    yield entry
+                    after = entry.seq
+                if ended:
+                    return
+                for _ in range(round(limits.LOOK_S / limits.FOLLOW_S)):
+                    await asyncio.sleep(limits.FOLLOW_S)
+                    if watch.wait(0):
+                        break
+        finally:
+            await in_thread(watch.__exit__, None, None, None)
 
     async def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:
         """See `AgentStore.replay`."""

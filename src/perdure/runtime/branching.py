@@ -114,14 +114,17 @@ class Branching:
         `SessionErasedError` when the session goes.
         """
         reader, stopped = Reader(self.backend, check_session_id(session)), stop or threading.Event()
-        while True:
-            head = self.backend.head(session)
-            for record in reader.records(after=after, upto=head.seq) if head.seq > after else ():
-                yield reader.open(record)
-                after = record.seq
-            if stopped.is_set() or (head.seq and summary_of(head, session).status in ENDED):
-                return
-            stopped.wait(limits.FOLLOW_S)
+        with self.backend.watch(session) as watch:
+            while True:
+                head = self.backend.head(session)
+                for record in reader.records(after=after, upto=head.seq) if head.seq > after else ():
+                    yield reader.open(record)
+                    after = record.seq
+                if stopped.is_set() or (head.seq and summary_of(head, session).status in ENDED):
+                    return
+                for _ in range(round(limits.LOOK_S / limits.FOLLOW_S)):
+                    if stopped.is_set() or watch.wait(limits.FOLLOW_S):
+                        break
 
     def _entries(self, session: str) -> list[Entry]:
         """All records. Raises `SessionUnknownError`, also if there are none."""

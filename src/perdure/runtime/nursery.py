@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Final
 
+from perdure import limits
 from perdure.errors import (
     ChildFailedError,
     FencedError,
@@ -39,9 +39,6 @@ THREAD: Final = "perdure-child"
 
 HELD_S: Final = 0.5
 """How long one attempt waits for a child that somebody else holds, before it looks whether it shall stop."""
-
-POLL_S: Final = 0.05
-"""How often who cancels a child that runs elsewhere looks whether it has ended."""
 
 _STANDING: Final = 5
 """Effects of a cancelled child that an error lists."""
@@ -161,10 +158,11 @@ class Nursery:
 
     def _end(self, child: str) -> None:
         backend = self._store.backend
-        while not kin.is_over(backend, child):
-            self._store.cancel(child, reason="its parent was rolled back", by=self._parent)
-            if not kin.is_over(backend, child):
-                time.sleep(POLL_S)  # somebody else runs it, and is told
+        with backend.watch(child) as watch:
+            while not kin.is_over(backend, child):
+                self._store.cancel(child, reason="its parent was rolled back", by=self._parent)
+                if not kin.is_over(backend, child):  # somebody else runs it, and is told
+                    watch.wait(limits.POLL_S_MAX)
 
     def _check_standing(self, child: str) -> None:
         found = kin.standing(self._store.backend, child)

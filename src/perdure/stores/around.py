@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from perdure.log import Base, Record
-    from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point
+    from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point, Watch
 
 
 class Around(Store):
@@ -58,6 +58,10 @@ class Around(Store):
         """See `Store.lease`."""
         return self.inner.lease(session)
 
+    def still_s(self, lease: Lease) -> float | None:
+        """See `Store.still_s`."""
+        return self.inner.still_s(lease)
+
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
         return self.inner.append(session, batch, epoch=epoch, head=head)
@@ -73,6 +77,10 @@ class Around(Store):
     def inbox(self, session: str, *, after: int = 0) -> list[Item]:
         """See `Store.inbox`."""
         return self.inner.inbox(session, after=after)
+
+    def watch(self, session: str) -> Watch:
+        """See `Store.watch`."""
+        return self.inner.watch(session)
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""

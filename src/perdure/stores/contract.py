@@ -11,132 +11,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from perdure.errors import FencedError, PerdureError, SessionError
 from perdure.log import Base, Record
+from perdure.stores.terms import Batch, Change, Head, Health, Held, Item, Lease, Point
+from perdure.stores.watch import Polling, Watch
 from perdure.values import REFUSE, Guard
 
 if TYPE_CHECKING:
     from perdure.stores.keys import Keys
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """The index row of one snapshot.
-
-    `parent` is the seq of the snapshot it came from, 0 for none. `flags` are those of `log.branch`:
-    re-entry point, restore point, for inspection.
-    """
-
-    seq: int
-    parent: int
-    flags: int
-    name: str | None
-    time_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one append writes, all of it or nothing.
-
-    `points`, `keyframes` (seq of the snapshot, seq of the keyframe's record) replace what the index has under the same
-    seq; `marks` (mark, seq) are added to the look-up index. `summary` is shown in listings; an empty one leaves the
-    last. `taken` are the numbers of the items that leave the inbox with it. `chunks` are kept as `put_chunks` does, and
-    are there before anybody sees the records.
-    """
-
-    records: tuple[Record, ...]
-    points: tuple[Point, ...] = ()
-    marks: tuple[tuple[bytes, int], ...] = ()
-    keyframes: tuple[tuple[int, int], ...] = ()
-    summary: bytes = b""
-    taken: tuple[int, ...] = ()
-    chunks: Mapping[bytes, bytes] = field(default_factory=dict)
-    views: tuple[str, ...] = ()
-    """For a store that is `readable`: what each record says, a JSON object as ASCII text on one line. It is for people,
-    and never read back."""
-
-    envelope: bytes | None = None
-    """Of an opening that makes a session: what `put_envelope` would put beside the family that it founds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """What somebody sent to a session and nobody has taken yet. Numbers count from 1, in the order of sending."""
-
-    number: int
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What an amendment changes of what is there already.
-
-    `bodies` (seq, bytes) stand from then on in the place of those of these records. The rows of the snapshots in
-    `points` and `keyframes`, and these `marks` (mark, seq), leave their index. `chunks` are kept as `put_chunks` does.
-    """
-
-    bodies: tuple[tuple[int, bytes], ...] = ()
-    points: tuple[int, ...] = ()
-    keyframes: tuple[int, ...] = ()
-    marks: tuple[tuple[bytes, int], ...] = ()
-    chunks: Mapping[bytes, bytes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What a place says of itself, without looking at sessions. None: it has no such thing.
-
-    `problems` are faults of the place itself; `used` is what it takes, `unused` what of that could be given back, `log`
-    what its write-ahead log takes, `free` what the disk has left: all in bytes.
-    """
-
-    problems: tuple[str, ...] = ()
-    used: int | None = None
-    unused: int | None = None
-    log: int | None = None
-    free: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Where a log ends: `seq` 0 and 32 zero bytes of `chain` for an empty one. `epoch` is that of the newest lease.
-
-    `bases` are the places that a fork goes on from, the oldest first; none for a session that is no fork.
-    """
-
-    session: str
-    family: str
-    seq: int
-    chain: bytes
-    epoch: int
-    summary: bytes
-    bases: tuple[Base, ...] = ()
-
-    @property
-    def base(self) -> Base | None:
-        """The place that a fork goes on from."""
-        return self.bases[-1] if self.bases else None
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Who may write. `counter` moves with each renewal; `owner` is "" when nobody holds the session."""
-
-    session: str
-    epoch: int
-    owner: str
-    counter: int
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A session as its new owner has it. `sent` is the number of the newest item that was ever sent to it."""
-
-    lease: Lease
-    sent: int = 0
+__all__ = ["Batch", "Change", "Head", "Health", "Held", "Item", "Lease", "Point", "Store", "Watch"]
 
 
 class Store(ABC):
@@ -226,6 +113,16 @@ class Store(ABC):
     def lease(self, session: str) -> Lease:
         """The newest lease."""
 
+    def still_s(self, lease: Lease) -> float | None:
+        """For how many seconds the newest lease has been exactly this one, by the clock of the place.
+
+        So a session whose owner is gone with its machine is taken over without watching it first. Both ends are read
+        from one clock, never from that of a process: the server's. None when the lease has moved, when there is no such
+        session, and from a place that has no clock of its own, or cannot know.
+        """
+        del lease
+        return None
+
     @abstractmethod
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """Writes the batch if `epoch` is the newest, held by somebody, and the log ends at `head`; durable on return.
@@ -270,6 +167,16 @@ class Store(ABC):
     @abstractmethod
     def inbox(self, session: str, *, after: int = 0) -> list[Item]:
         """The items with higher numbers than `after` that nobody has taken, by number."""
+
+    def watch(self, session: str) -> Watch:
+        """For whoever waits: told when something is written or sent to the session, its owner changes, or it is erased.
+
+        From the beginning of the `with` on, so that what comes after one looked is not missed: enter, look, wait, look.
+        It is a hint, for any session, whether it is there or not; who sends it, and whether one is lost, nobody may
+        rely on. This one looks at nothing: it says every now and then that it is time to look.
+        """
+        del session
+        return Polling()
 
     @abstractmethod
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:

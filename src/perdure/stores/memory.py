@@ -21,7 +21,7 @@ from perdure.stores.conditions import (
     check_opening,
     epoch_after,
 )
-from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Store
+from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Store, Watch
 from perdure.stores.ids import check_session_id
 from perdure.stores.memory_rows import Opened, Place, Session, add, apply, record_at
 
@@ -79,6 +79,7 @@ class MemoryStore(Store):
                 raise refusals.held(found.lease)
             epoch = epoch_after(seen.epoch, incarnation=place.incarnation)
             found.lease = Lease(session, epoch, refusals.named(owner), 0)
+            place.bells.ring(session)
             return found.lease
 
     def open(self, session: str, batch: Batch, *, owner: str, seen: Lease | None) -> Held:
@@ -100,6 +101,7 @@ class MemoryStore(Store):
             place.sessions[session] = found
             if seen is None and batch.envelope is not None:
                 place.envelopes[session] = batch.envelope
+            place.bells.ring(session)
             return Held(lease, found.sent)
 
     def renew(self, lease: Lease) -> Lease:
@@ -117,6 +119,7 @@ class MemoryStore(Store):
             found = place.sessions.get(lease.session)
             if found and (found.lease.epoch, found.lease.owner) == (lease.epoch, lease.owner):
                 found.lease = Lease(lease.session, lease.epoch, "", found.lease.counter + 1)
+                place.bells.ring(lease.session)
 
     def lease(self, session: str) -> Lease:
         """See `Store.lease`."""
@@ -132,6 +135,7 @@ class MemoryStore(Store):
             if found.end != head:
                 raise refusals.conflict(session, head=found.end, expected=head)
             self._write(place, found, batch, session=session)
+            place.bells.ring(session)
             return found.sent
 
     @staticmethod
@@ -145,7 +149,7 @@ class MemoryStore(Store):
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`."""
-        with self._open():
+        with self._open() as place:
             found = self._session(session)
             if mark in found.sent_marks:
                 return None
@@ -153,12 +157,17 @@ class MemoryStore(Store):
                 found.sent_marks.add(mark)
             found.sent += 1
             found.inbox[found.sent] = Item(found.sent, content)
+            place.bells.ring(session)
             return found.sent
 
     def inbox(self, session: str, *, after: int = 0) -> list[Item]:
         """See `Store.inbox`."""
         with self._open():
             return [item for number, item in self._session(session).inbox.items() if number > after]
+
+    def watch(self, session: str) -> Watch:
+        """See `Store.watch`. Whatever comes, comes from this process."""
+        return self._place.bells.watch(session, polled=False)
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
@@ -253,6 +262,7 @@ class MemoryStore(Store):
             for number in batch.taken:
                 del found.inbox[number]
             apply(found, change)
+            place.bells.ring(session)
             place.chunks.setdefault(found.family, {}).update(change.chunks)
 
     def chunk_sizes(self, session: str) -> dict[bytes, int]:
@@ -314,6 +324,7 @@ class MemoryStore(Store):
             faults.reach("erase.inside")
             del place.sessions[session]
             place.erased.add(session)
+            place.bells.ring(session)
             if all(found.family != family for found in place.sessions.values()):
                 place.chunks.pop(family, None)
                 place.envelopes.pop(family, None)

@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from perdure.stores import refusals
+from perdure.stores.watch import Bells
 
 if TYPE_CHECKING:
     from perdure.log import Base, Record
@@ -56,6 +57,7 @@ class Place:
     envelopes: dict[str | None, bytes] = field(default_factory=dict)
     changes: count[int] = field(default_factory=lambda: count(1))
     incarnation: int = 0
+    bells: Bells = field(default_factory=Bells)
 
 
 class Opened:

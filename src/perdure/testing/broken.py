@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from perdure.errors import ConflictError, HeldError, SessionErasedError
 from perdure.log import Record
-from perdure.stores import Base, Batch, Change, Head, Health, Held, Item, Lease, Point, Store
+from perdure.stores import Base, Batch, Change, Head, Health, Held, Item, Lease, Point, Store, Watch
 
 
 class Passing(Store):
@@ -53,6 +53,10 @@ class Passing(Store):
         """Handed on."""
         return self.right.lease(session)
 
+    def still_s(self, lease: Lease) -> float | None:
+        """Handed on."""
+        return self.right.still_s(lease)
+
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """Handed on."""
         return self.right.append(session, batch, epoch=epoch, head=head)
@@ -64,6 +68,10 @@ class Passing(Store):
     def inbox(self, session: str, *, after: int = 0) -> list[Item]:
         """Handed on."""
         return self.right.inbox(session, after=after)
+
+    def watch(self, session: str) -> Watch:
+        """Handed on."""
+        return self.right.watch(session)
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """Handed on."""
@@ -247,7 +255,7 @@ class WritesOneByOne(Passing):
         return self.right.append(session, replace(batch, records=batch.records[-1:]), epoch=epoch, head=head)
 
 
-class _Forgets(Passing):
+class Forgets(Passing):
     """Leaves a part of each batch out."""
 
     forgotten: ClassVar[dict[str, Any]]
@@ -257,28 +265,28 @@ class _Forgets(Passing):
         return self.right.append(session, replace(batch, **self.forgotten), epoch=epoch, head=head)
 
 
-class ForgetsPoints(_Forgets):
+class ForgetsPoints(Forgets):
     """Leaves the points out."""
 
     forgotten: ClassVar[dict[str, Any]] = {"points": ()}
     caught_by = "test_points_are_listed_by_seq_and_replaced"
 
 
-class ForgetsMarks(_Forgets):
+class ForgetsMarks(Forgets):
     """Leaves the marks out."""
 
     forgotten: ClassVar[dict[str, Any]] = {"marks": ()}
     caught_by = "test_marks_are_found"
 
 
-class ForgetsKeyframes(_Forgets):
+class ForgetsKeyframes(Forgets):
     """Leaves the keyframes out."""
 
     forgotten: ClassVar[dict[str, Any]] = {"keyframes": ()}
     caught_by = "test_keyframes_are_listed_and_replaced"
 
 
-class ForgetsSummaries(_Forgets):
+class ForgetsSummaries(Forgets):
     """Leaves the summary out."""
 
     forgotten: ClassVar[dict[str, Any]] = {"summary": b""}
@@ -366,65 +374,6 @@ class ReadsOn(Passing):
         return [there[seq] for seq in seqs if seq in there]
 
 
-class WritesOverTheHolder(Passing):
-    """Lets a writer without a lease write while somebody holds the session."""
-
-    caught_by = "test_without_a_lease_one_writes_only_while_nobody_has_it"
-
-    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
-        """In the epoch of whoever holds it."""
-        return self.right.append(
-            session, batch, epoch=self.right.lease(session).epoch if epoch is None else epoch, head=head
-        )
-
-
-class SendsAgain(Passing):
-    """Takes no notice of what makes an item the same."""
-
-    caught_by = "test_a_mark_makes_an_item_once_for_ever"
-
-    def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:  # noqa: ARG002 - the fault
-        """As often as it is called."""
-        return self.right.send(session, content)
-
-
-class DeliversTwice(_Forgets):
-    """Leaves in the inbox what a record has taken."""
-
-    forgotten: ClassVar[dict[str, Any]] = {"taken": ()}
-    caught_by = "test_an_item_goes_with_the_record_that_takes_it"
-
-
-class LosesItems(Passing):
-    """Takes items out before it knows that the record can be written."""
-
-    caught_by = "test_an_item_stays_when_its_record_is_refused"
-
-    def __init__(self, right: Store) -> None:
-        super().__init__(right)
-        self._gone: set[int] = set()
-
-    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
-        """Whatever becomes of the batch."""
-        self._gone.update(batch.taken)
-        return self.right.append(session, batch, epoch=epoch, head=head)
-
-    def inbox(self, session: str, *, after: int = 0) -> list[Item]:
-        """Without those."""
-        return [item for item in self.right.inbox(session, after=after) if item.number not in self._gone]
-
-
-class TellsNobody(Passing):
-    """Does not tell a writer that something was sent."""
-
-    caught_by = "test_a_writer_hears_of_its_inbox"
-
-    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
-        """Nothing ever."""
-        self.right.append(session, batch, epoch=epoch, head=head)
-        return 0
-
-
 class ForgetsChunks(Passing):
     """Writes the records of a batch without its chunks."""
 
@@ -452,10 +401,5 @@ BROKEN = (
     SharesChunks,
     IgnoresCase,
     ReadsOn,
-    WritesOverTheHolder,
-    SendsAgain,
-    DeliversTwice,
-    LosesItems,
-    TellsNobody,
 )
 """All of them."""

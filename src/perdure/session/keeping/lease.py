@@ -1,7 +1,8 @@
 """Who may write: taking a session, keeping it, and telling whether a former owner is gone.
 
-Time is the observer's own: a lease is over when its counter has not moved for its length on our monotonic clock. A
-former owner on this machine that is provably dead is replaced at once.
+Time is that of one clock: a lease is over when it has not moved for its length on the clock of the place that keeps it,
+or, if the place has none, on our monotonic clock since we look. A former owner on this machine that is provably dead is
+replaced at once.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ import json
 import os
 import platform
 import threading
-import time
 import uuid
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure import clock
+from perdure import clock, limits
 from perdure.errors import DamageError, HeldError, PerdureError, SessionError, StoreFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from perdure.stores.contract import Lease, Store
+    from perdure.stores.contract import Lease, Store, Watch
 
 POLL_S: Final = 0.05
-"""How often a waiting opener looks at the lease."""
+"""How often a waiting opener looks whether the owner still lives."""
 
 
 def new_owner() -> str:
@@ -100,27 +101,63 @@ def acquire(store: Store, session: str, *, owner: str, wait_s: float, lease_s: f
 def takeable(store: Store, session: str, *, wait_s: float, lease_s: float) -> Iterator[Lease]:
     """The session's lease, each time that it may be taken, until somebody has done it.
 
-    That is at once if it is free or its owner is provably dead, else when it is over. `lease_s` is how long its counter
-    must stand still, `wait_s` how long to wait in all. Raises `HeldError`.
+    That is at once if it is free, its owner is provably dead, or it has been still for its length on the place's own
+    clock; else when it is over. `lease_s` is how long it must stand still, `wait_s` how long to wait in all. Raises
+    `HeldError`.
     """
-    began = clock.monotonic_s()
-    seen, since = store.lease(session), began
-    while True:
-        now = clock.monotonic_s()
-        if not seen.owner or is_dead(seen.owner) or now - since >= lease_s:
-            yield seen
-        elif now - began >= wait_s:
-            raise HeldError(_held(session, seen, wait_s=wait_s, lease_s=lease_s))
-        else:
-            time.sleep(min(POLL_S, max(0.0, wait_s - (now - began))))
-        newest = store.lease(session)
-        if newest != seen:
-            seen, since = newest, clock.monotonic_s()
+    end, watch = clock.monotonic_s() + wait_s, None
+    seen = _Seen.of(store, store.lease(session))
+    with contextlib.ExitStack() as stack:
+        while True:
+            if seen.is_over(lease_s):
+                yield seen.lease
+            elif clock.monotonic_s() >= end:
+                raise HeldError(_held(seen, wait_s=wait_s, lease_s=lease_s))
+            elif watch is None:
+                watch = stack.enter_context(store.watch(session))
+            else:
+                _rest(watch, seen, until=min(end, seen.since + lease_s))
+            newest = store.lease(session)
+            if newest != seen.lease:
+                seen = _Seen.of(store, newest)
 
 
-def _held(session: str, lease: Lease, *, wait_s: float, lease_s: float) -> str:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A lease, and since when, on our monotonic clock, it is known to be still. `told`: the place itself says so."""
+
+    lease: Lease
+    since: float
+    told: bool
+
+    @classmethod
+    def of(cls, store: Store, lease: Lease) -> _Seen:
+        """What the place knows of it, asked only where it matters."""
+        still_s = None if _is_free(lease) else store.still_s(lease)
+        return cls(lease, clock.monotonic_s() - max(0.0, still_s or 0.0), still_s is not None)
+
+    def is_over(self, lease_s: float) -> bool:
+        """Whether it may be taken."""
+        return _is_free(self.lease) or clock.monotonic_s() - self.since >= lease_s
+
+
+def _is_free(lease: Lease) -> bool:
+    return not lease.owner or is_dead(lease.owner)
+
+
+def _rest(watch: Watch, seen: _Seen, *, until: float) -> None:
+    """Waits until it is time to look at the lease again: something was told, its owner died, or it is `until` then."""
+    until = min(until, clock.monotonic_s() + limits.LOOK_S)
+    while (left_s := until - clock.monotonic_s()) > 0 and not _is_free(seen.lease):
+        if watch.wait(min(POLL_S, left_s)):
+            return
+
+
+def _held(seen: _Seen, *, wait_s: float, lease_s: float) -> str:
+    lease, still_s = seen.lease, clock.monotonic_s() - seen.since
+    still = f"; its lease has not moved for {still_s:.1f} s" if seen.told else ""
     return (
-        f"{session} is held by {owner_text(lease.owner)} (epoch {lease.epoch}), waited {wait_s:g} s. "
+        f"{lease.session} is held by {owner_text(lease.owner)} (epoch {lease.epoch}), waited {wait_s:g} s{still}. "
         f"End that process, or wait longer: one that has stopped moving is replaced after {lease_s:g} s"
     )
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from perdure import clock
 from perdure.errors import PerdureError
+from perdure.stores.contract import Batch
 from perdure.stores.sqlite.link import PAUSE_S, Link
 from perdure.stores.sqlite.queue import pause_s
 
@@ -97,3 +98,8 @@ class Checkpointer:
         with self.link.connection() as db:
             busy, total, done = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         return bool(busy), max(0, int(total) - int(done))
+
+
+def size_of(batch: Batch) -> int:
+    """Bytes of bodies and chunks: about what a batch adds to the log."""
+    return sum(len(record.body) for record in batch.records) + sum(map(len, batch.chunks.values()))

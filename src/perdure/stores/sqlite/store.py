@@ -28,16 +28,17 @@ from perdure.stores.conditions import (
     check_opening,
     epoch_after,
 )
-from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point, Store
+from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point, Store, Watch
 from perdure.stores.ids import check_session_id
-from perdure.stores.space import free_bytes
 from perdure.stores.sqlite import envelopes, file, fork, incarnations, rows
-from perdure.stores.sqlite.checkpoint import Checkpointer
+from perdure.stores.sqlite.checkpoint import Checkpointer, size_of
 from perdure.stores.sqlite.commit import Writers
 from perdure.stores.sqlite.descriptor import Descriptor
+from perdure.stores.sqlite.health import health
 from perdure.stores.sqlite.link import Link
 from perdure.stores.sqlite.queue import Queue
 from perdure.stores.sqlite.sessions import Sessions, same_holder
+from perdure.stores.watch import bells_of
 
 _TOUCHED_BYTES: Final = 1024
 """A row that is taken away or replaced counts for so much of the log."""
@@ -78,6 +79,7 @@ class SqliteStore(Store):
         connect = partial(file.connect_writer, path, settings=_WRITING)
         self._writer = link(connect=connect, busy_s=busy_s, queue=Queue(path))
         self._group = Writers(self._writer)
+        self._bells = bells_of(self.url)
         self._reader = link(connect=partial(file.connect_reader, self._descriptor, settings=_READING), busy_s=busy_s)
         self._checkpointer = Checkpointer(link(connect=connect, busy_s=0), writer=self._writer, pages=wal_pages)
         if self._descriptor.has_log():  # a process before this one may have ended over a failed sync
@@ -114,7 +116,7 @@ class SqliteStore(Store):
             faults.reach("fork.inside")
 
         self._group.write(fork)
-        self._checkpointer.grown(_size(batch))
+        self._written(session, size_of(batch))
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """See `Store.claim`."""
@@ -149,7 +151,7 @@ class SqliteStore(Store):
             return Held(lease, row.sent)
 
         held = self._group.write(take)
-        self._checkpointer.grown(_size(batch))
+        self._written(session, size_of(batch))
         return held
 
     def renew(self, lease: Lease) -> Lease:
@@ -189,6 +191,7 @@ class SqliteStore(Store):
                 rows.set_lease(db, row, Lease(lease.session, lease.epoch, "", row.lease.counter + 1))
 
         self._group.write(release)
+        self._bells.ring(lease.session)
 
     def lease(self, session: str) -> Lease:
         """See `Store.lease`."""
@@ -198,13 +201,13 @@ class SqliteStore(Store):
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
         newest = self._group.write(self._appending(session, batch, epoch=epoch, head=head))
-        self._checkpointer.grown(_size(batch))
+        self._written(session, size_of(batch))
         return newest
 
     def submit(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> Future[int]:
         """See `Store.submit`."""
         future = self._group.submit(self._appending(session, batch, epoch=epoch, head=head))
-        future.add_done_callback(lambda _: self._checkpointer.grown(_size(batch)))
+        future.add_done_callback(lambda _: self._written(session, size_of(batch)))
         return future
 
     def _appending(
@@ -226,13 +229,17 @@ class SqliteStore(Store):
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`."""
         number = self._group.write(lambda db: rows.send(db, self._sessions.row(db, session), content, mark=mark))
-        self._checkpointer.grown(len(content))
+        self._written(session, len(content))
         return number
 
     def inbox(self, session: str, *, after: int = 0) -> list[Item]:
         """See `Store.inbox`."""
         with self._reader.transaction("DEFERRED") as db:
             return rows.inbox(db, session, self._sessions.row(db, session).number, after=after)
+
+    def watch(self, session: str) -> Watch:
+        """See `Store.watch`. Who is in this process rings, and from time to time one looks for the others."""
+        return self._bells.watch(session, polled=True)
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
@@ -319,7 +326,7 @@ class SqliteStore(Store):
             rows.change(db, row, session, change)
             rows.set_head(db, row.number, batch, end=end, tick=row.tick)
             faults.reach("amend.inside")
-        self._checkpointer.grown(len(change.bodies) * _TOUCHED_BYTES + sum(map(len, change.chunks.values())))
+        self._written(session, len(change.bodies) * _TOUCHED_BYTES + sum(map(len, change.chunks.values())))
 
     def chunk_sizes(self, session: str) -> dict[bytes, int]:
         """See `Store.chunk_sizes`."""
@@ -384,16 +391,7 @@ class SqliteStore(Store):
     def health(self, *, deep: bool) -> Health:
         """See `Store.health`."""
         with self._reader.connection() as db:
-            said = [str(line) for (line,) in db.execute("PRAGMA integrity_check(20)")] if deep else []
-            page: int = db.execute("PRAGMA page_size").fetchone()[0]
-            pages, unused = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count"))
-        return Health(
-            problems=tuple(line for line in said if line != "ok"),
-            used=pages * page,
-            unused=unused * page,
-            log=file.log_bytes(self._path),
-            free=free_bytes(self._path.parent),
-        )
+            return health(db, self._path, deep=deep)
 
     def delete(self, session: str) -> None:
         """See `Store.delete`. What was there is overwritten with zeros, and its pages are given back."""
@@ -405,6 +403,7 @@ class SqliteStore(Store):
                 faults.reach("erase.inside")
             elif not rows.is_erased(db, session):
                 raise self._sessions.absent(db, session)
+        self._bells.ring(session)
         faults.reach("erase.after")
         self._scrub("deleted")
 
@@ -421,6 +420,10 @@ class SqliteStore(Store):
     def links(self) -> tuple[Link, ...]:
         """Every connection, in the order in which several may be locked."""
         return self._writer, self._checkpointer.link, self._reader
+
+    def _written(self, session: str, size: int) -> None:
+        self._checkpointer.grown(size)
+        self._bells.ring(session)
 
     def _family(self, db: sqlite3.Connection, session: str | None) -> int:
         return envelopes.OF_THE_STORE if session is None else self._sessions.row(db, session).family
@@ -442,8 +445,3 @@ class SqliteStore(Store):
             raise StoreFailedError(
                 f"{self.url}: {done}, but another process is reading the log that still has its bytes; do it again"
             )
-
-
-def _size(batch: Batch) -> int:
-    """Bytes of bodies and chunks."""
-    return sum(len(record.body) for record in batch.records) + sum(map(len, batch.chunks.values()))

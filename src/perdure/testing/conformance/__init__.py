@@ -20,6 +20,7 @@ from perdure.testing.conformance.records import RecordChecks
 from perdure.testing.conformance.sessions import SessionChecks
 from perdure.testing.conformance.threads import ThreadChecks
 from perdure.testing.conformance.together import TogetherChecks
+from perdure.testing.conformance.waiting import WaitChecks
 
 __all__ = ["DurableStoreConformance", "StoreConformance"]
 
@@ -36,6 +37,7 @@ class StoreConformance(
     IncarnationChecks,
     ThreadChecks,
     TogetherChecks,
+    WaitChecks,
 ):
     """The checks that hold for any store."""
 
