@@ -25,6 +25,7 @@ from perdure.errors import (
     DamageError,
     FormatNewerError,
     ProcessForkedError,
+    SessionUnknownError,
     StoreFailedError,
     StoreUrlError,
 )
@@ -722,3 +723,21 @@ def test_a_log_whose_name_may_be_lost_is_not_written_to(tmp_path: Path, monkeypa
             store.create("s", owner="me")
         monkeypatch.setattr(os, "fsync", right)
         assert store.create("s", owner="me").epoch == 1
+
+
+@pytest.mark.parametrize("look", ["lease", "head"])
+def test_a_session_that_comes_while_one_looks_for_it_is_no_damage(tmp_path: Path, look: str) -> None:
+    with SqliteStore(tmp_path / "agents.db") as store, SqliteStore(tmp_path / "agents.db") as other:
+        store.heads()
+        assert store._reader._db is not None
+        looked = []
+
+        def come(statement: str) -> None:
+            looked.append(statement)
+            if sum("session" in one for one in looked) == 2:
+                other.create("s", owner="me")
+
+        store._reader._db.set_trace_callback(come)
+        with pytest.raises(SessionUnknownError):
+            getattr(store, look)("s")
+        assert other.heads()

@@ -195,7 +195,7 @@ class SqliteStore(Store):
 
     def lease(self, session: str) -> Lease:
         """See `Store.lease`."""
-        with self._reader.connection() as db:
+        with self._reader.transaction("DEFERRED") as db:
             return self._sessions.row(db, session).lease
 
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
@@ -257,7 +257,7 @@ class SqliteStore(Store):
 
     def head(self, session: str) -> Head:
         """See `Store.head`."""
-        with self._reader.connection() as db:
+        with self._reader.transaction("DEFERRED") as db:
             if (found := rows.head(db, session)) is None:
                 raise self._sessions.absent(db, session)
             return found
