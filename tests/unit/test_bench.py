@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+import perdure
+from perdure.errors import StoreUrlError
 from perdure.testing import bench
-from perdure.testing.bench import fresh, report, restoring, show
+from perdure.testing.bench import fresh, places, report, restoring, show
 from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
 from perdure.testing.bench.rows import ROWS
 from perdure.testing.bench.saving import restored_steps
+from perdure.testing.bench.single import single
 from perdure.testing.bench.traces import Recorded, TracesError
 from perdure.testing.bench.turns import take
 from perdure.testing.bench.workload import Chat, Documents, Trimmed, dumps, messages_from
@@ -108,6 +111,27 @@ def test_unfit_options_are_refused(argv: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         bench.main(argv)
     assert refused.value.code == 2
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}/a.db", "file://{}/store"])
+def test_a_store_is_measured_by_its_url(url: str, tmp_path: Path) -> None:
+    found = bench.run(tmp_path, TINY, store=url.format(tmp_path))
+    assert [figure.row.key for figure in found.figures] == [row.key for row in places.ROWS]
+    assert all(figure.value > 0 for figure in found.figures)
+    assert [path.name for path in tmp_path.iterdir() if "bench" in path.name] == []
+    with perdure.open(url.format(tmp_path)) as store:
+        assert store.sessions(prefix="perdure-bench") == []
+
+
+def test_a_store_that_has_no_single_row_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreUrlError, match="no row to compare it with"):
+        single("memory:", "x")
+
+
+def test_other_sections_of_a_store_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["--store", "agents.db", "--only", "w1,w5"])
+    assert "of a store by its URL, w1,w3,w4 are measured" in capsys.readouterr().err
 
 
 def test_a_wrong_restore_is_an_error_and_no_figure(tmp_path: Path) -> None:

@@ -110,6 +110,11 @@ def _opened(url: str, password: Secret | str | None, options: dict[str, object])
     return module.open_url(Address.of(url, password=password), **options)
 
 
+def load(url: str) -> None:
+    """Imports what opening this URL needs. Raises `StoreUrlError`."""
+    _module(scheme_of(url) or "sqlite")
+
+
 def place_in(url: str) -> str:
     """The part of a URL of this machine that is the store's own: after "scheme:", or after "scheme:///".
 

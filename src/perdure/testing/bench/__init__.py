@@ -11,11 +11,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import perdure
 from perdure import clock
+from perdure.stores.address import masked
 from perdure.testing.bench import (
     calling,
     collecting,
@@ -24,6 +26,7 @@ from perdure.testing.bench import (
     forking,
     machine,
     moving,
+    places,
     protecting,
     report,
     restoring,
@@ -31,7 +34,8 @@ from perdure.testing.bench import (
     show,
 )
 from perdure.testing.bench.crowd import crowd
-from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
+from perdure.testing.bench.plan import FULL, PLACE, QUICK, Plan, Sizes
+from perdure.testing.bench.rows import ROWS
 from perdure.testing.bench.saving import Found
 from perdure.testing.bench.turns import Samples, take
 
@@ -59,14 +63,19 @@ ALONE: Final = {
 
 def main(argv: Sequence[str]) -> int:
     """`perdure bench`: measures, prints, and leaves nothing behind. 0 when all was measured, whatever was found."""
-    options = _parser().parse_args(argv)
-    sizes = QUICK if options.quick else FULL
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.store and options.only != SECTIONS and (others := set(options.only) - set(places.SECTIONS)):
+        parser.error(
+            f"--only {','.join(sorted(others))}: of a store by its URL, {','.join(places.SECTIONS)} are measured"
+        )
     found = run(
         options.folder,
-        sizes,
+        QUICK if options.quick else PLACE if options.store else FULL,
         only=options.only,
         rounds=options.rounds or (1 if options.quick else 3),
         traces=options.traces,
+        store=options.store,
     )
     if options.json:
         sys.stdout.write(json.dumps(found.document(), indent=2) + "\n")
@@ -76,18 +85,28 @@ def main(argv: Sequence[str]) -> int:
 
 
 def run(
-    folder: Path, sizes: Sizes, *, only: Sequence[str] = SECTIONS, rounds: int = 1, traces: str | None = None
+    folder: Path,
+    sizes: Sizes,
+    *,
+    only: Sequence[str] = SECTIONS,
+    rounds: int = 1,
+    traces: str | None = None,
+    store: str | None = None,
 ) -> report.Report:
-    """Measures these sections so many times, in a folder of its own under `folder` that is removed afterwards."""
+    """Measures these sections so many times, in a folder of its own under `folder` that is removed afterwards.
+
+    With `store` those of `places.SECTIONS` in the store of this URL, from which what was written is erased.
+    """
     before = machine.load()
     fresh = Path(tempfile.mkdtemp(prefix="perdure-bench-", dir=folder))
     try:
-        plan = Plan(fresh, sizes, traces)
-        measured = [_round(plan, only, f"round {number + 1} of {rounds}") for number in range(rounds)]
+        plan = Plan(fresh, sizes, traces, store)
+        one = _round if store is None else _round_there
+        measured = [one(plan, only, f"round {number + 1} of {rounds}") for number in range(rounds)]
         where = machine.Machine.here(fresh)
     finally:
         shutil.rmtree(fresh)
-    quick = sizes != FULL
+    quick = sizes not in (FULL, PLACE)
     return report.Report(
         version=perdure.__version__,
         date=clock.now_utc().isoformat(timespec="seconds"),
@@ -96,7 +115,8 @@ def run(
         messages="generated" if traces is None else "recorded",
         quick=quick,
         rounds=rounds,
-        figures=report.figures(measured, sizes=sizes),
+        figures=report.figures(measured, sizes=sizes, rows=ROWS if store is None else places.ROWS),
+        store=None if store is None else masked(store),
     )
 
 
@@ -115,6 +135,16 @@ def _round(plan: Plan, only: Sequence[str], name: str) -> Found:
             found |= ALONE[section](plan)
     _progress("")
     return found
+
+
+def _round_there(plan: Plan, only: Sequence[str], name: str) -> Found:
+    plan = replace(plan, name=places.new_name())
+    _progress(f"{name}: {plan.name}")
+    try:
+        return places.measure(plan, only)
+    finally:
+        places.erase(plan)
+        _progress("")
 
 
 def _saved(plan: Plan) -> Samples:
@@ -145,6 +175,9 @@ def _parser() -> argparse.ArgumentParser:
         "--folder", type=_folder, default=Path(), help="on the disk to be measured (default: the current folder)"
     )
     parser.add_argument("--traces", type=_traces, metavar="FOLDER", help="draw messages from these recorded runs")
+    parser.add_argument(
+        "--store", metavar="URL", help=f"a store of any kind, beside a single row there: {','.join(places.SECTIONS)}"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document")
     return parser
 

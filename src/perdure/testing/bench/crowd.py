@@ -6,6 +6,7 @@ The figures are of the whole crowd: how long it took divided by its saves, and t
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Final
 
 from perdure.testing.bench.fresh import Child, module
@@ -16,15 +17,15 @@ PROCESSES: Final = 4
 THREADS: Final = 16
 
 
-def crowd(plan: Plan) -> dict[str, float]:
-    """All three writers, in both ways; times in milliseconds."""
+def crowd(plan: Plan, *, writers: Sequence[str] = WRITERS, limit: str = "row") -> dict[str, float]:
+    """These writers, in both ways, and perdure over the `limit`; times in milliseconds."""
     found: dict[str, float] = {}
     for way, processes, threads in (("threads", 1, THREADS), ("processes", PROCESSES, 1)):
-        for writer in WRITERS:
+        for writer in writers:
             each, slowest = _measured(plan, writer, processes=processes, threads=threads)
             found |= {f"w3.{way}.{writer}.each": each, f"w3.{way}.{writer}.slowest": slowest}
         key = f"w3.{way}.declared.each"
-        found[f"{key}_over_row"] = found[key] / found[f"w3.{way}.row.each"]
+        found[f"{key}_over_row"] = found[key] / found[f"w3.{way}.{limit}.each"]
     return found
 
 
@@ -35,7 +36,8 @@ def _measured(plan: Plan, writer: str, *, processes: int, threads: int) -> tuple
         children = []
         for number in range(processes):
             task = {"writer": writer, "folder": str(folder), "threads": threads, "traces": plan.traces}
-            task |= {"first": number * share, "sessions": share}
+            task |= {"first": number * share, "sessions": share, "store": plan.store}
+            task |= {"name": f"{plan.name}-chat-{processes}" if plan.store else "chat", "table": plan.name}
             children.append(stack.enter_context(Child(*module("savers", task))))
             children[-1].ask("ready?")
         for child in children:

@@ -9,8 +9,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 import perdure
+from perdure.testing.bench.plan import SESSION
 from perdure.testing.bench.turns import p50
-from perdure.testing.bench.writers import SESSION, STORE
+from perdure.testing.bench.writers import STORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

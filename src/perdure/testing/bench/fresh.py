@@ -11,9 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import perdure
+
+_TASK: Final = "PERDURE_BENCH_TASK"
 
 SOURCE = Path(perdure.__file__).parent.parent
 
@@ -23,13 +25,13 @@ class ChildError(RuntimeError):
 
 
 class Child:
-    """One process, told its task as JSON in its argument."""
+    """One process, told its task in its environment: a command line is for all to read, and URLs may hold passwords."""
 
     def __init__(self, *command: str) -> None:
-        self._command = command
+        self._command, task = (command[:2], command[2:]) if command[0] == "-m" else (command, ())
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter
-            [sys.executable, *command],
-            env=_environment(),
+            [sys.executable, *self._command],
+            env={**_environment(), **dict(zip((_TASK,), task, strict=False))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -86,6 +88,11 @@ def answer_of(*command: str) -> Any:
 def module(name: str, task: object) -> tuple[str, ...]:
     """The command that gives a module of this package a task."""
     return ("-m", f"{__package__}.{name}", json.dumps(task))
+
+
+def task() -> Any:
+    """In a child: what it is to do."""
+    return json.loads(os.environ[_TASK])
 
 
 def tell(answer: object) -> None:

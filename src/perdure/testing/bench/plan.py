@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
+
+SESSION: Final = "bench"
+"""What a session is called that is alone in its store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ FULL = Sizes(
     steps=1000, window=50, documents=100, paragraphs=50, replaced=100, many=10_000, many_window=1000, crowd=1000,
     calls=10_000, turn=25, opens=3, points=9, moved=220, snapshots=100_000,
 )  # fmt: skip
+PLACE = replace(FULL, crowd=200)
+"""Of a store that is measured by its URL: a crowd of a thousand would take long over a network."""
 QUICK = Sizes(
     steps=200, window=50, documents=20, paragraphs=50, replaced=25, many=500, many_window=100, crowd=100,
     calls=500, turn=25, opens=1, points=3, moved=22, snapshots=5_000,
@@ -50,11 +56,21 @@ QUICK = Sizes(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run: where its files go, how much, and whose messages."""
+    """One run: where its files go, how much, and whose messages.
+
+    `store` is the URL of the store that is measured; None: SQLite ones in the folder. `name` is what everything begins
+    with that the run writes there.
+    """
 
     folder: Path
     sizes: Sizes
     traces: str | None = None
+    store: str | None = None
+    name: str = ""
+
+    def session(self, work: str, writer: str) -> str:
+        """The session of one writer: in a folder of its own it is alone."""
+        return f"{self.name}-{work}-{writer}" if self.store else SESSION
 
     def fresh(self, name: str) -> Path:
         """An empty folder of this name."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from perdure.testing.bench.fresh import answer_of, module
-from perdure.testing.bench.plan import Plan
+from perdure.testing.bench.plan import SESSION, Plan
 from perdure.testing.bench.restoring import WrongStateError
 from perdure.testing.bench.saving import Found
 from perdure.testing.bench.turns import p50, take
@@ -31,7 +31,7 @@ def protection(plan: Plan) -> Found:
         taken = samples[writer]
         found[f"protection.{way}.cpu"] = p50(taken.thread[-sizes.window :]) * 1e3
         found[f"protection.{way}.late"] = p50(taken.wall[-sizes.window :]) * 1e3
-        task = {"what": "often", "url": str(taken.folder / STORE), "way": way}
+        task = {"what": "often", "url": str(taken.folder / STORE), "way": way, "session": SESSION}
         restored = [answer_of(*module("restores", task)) for _ in range(sizes.opens)]
         if any(one["digest"] != taken.digests[sizes.steps] for one in restored):
             raise WrongStateError(f"{writer}: the newest state is not the one that was saved last")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from perdure.testing.bench.machine import Machine
-from perdure.testing.bench.plan import FULL, Sizes
+from perdure.testing.bench.plan import FULL, PLACE, Sizes
 from perdure.testing.bench.rows import ROWS, Figure, Row
 
 
@@ -24,6 +24,8 @@ class Report:
     quick: bool
     rounds: int
     figures: tuple[Figure, ...]
+    store: str | None = None
+    """The store that was measured, as it may be shown; None: SQLite ones, beside an SQLite row."""
 
     def document(self) -> dict[str, Any]:
         """As JSON; `docs/benchmark.md` has the shape."""
@@ -31,6 +33,7 @@ class Report:
             "benchmark": 1,
             "perdure": self.version,
             "date": self.date,
+            "store": self.store,
             "machine": asdict(self.machine),
             "load": list(self.load),
             "messages": self.messages,
@@ -56,9 +59,10 @@ def _row(figure: Figure) -> dict[str, Any]:
     }
 
 
-def figures(rounds: Sequence[Mapping[str, float]], *, sizes: Sizes) -> tuple[Figure, ...]:
+def figures(rounds: Sequence[Mapping[str, float]], *, sizes: Sizes, rows: Sequence[Row] = ROWS) -> tuple[Figure, ...]:
     """The rows that were measured in these rounds."""
-    return tuple(_figure(_named(row, sizes), rounds, judged=sizes == FULL) for row in ROWS if row.key in rounds[0])
+    judged = sizes in (FULL, PLACE)
+    return tuple(_figure(_named(row, sizes), rounds, judged=judged) for row in rows if row.key in rounds[0])
 
 
 def _named(row: Row, sizes: Sizes) -> Row:

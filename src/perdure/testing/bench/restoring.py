@@ -28,11 +28,11 @@ class WrongStateError(RuntimeError):
 
 def restore(plan: Plan, saved: Samples) -> Found:
     """The newest state, a small part, any step and the list of points, from the store of the growing conversation."""
-    url, steps = str(saved.folder / STORE), sorted(saved.digests)
-    opens = range(plan.sizes.opens)
-    latest = [answer_of(*module("restores", {"what": "latest", "url": url})) for _ in opens]
-    points = [answer_of(*module("restores", {"what": "points", "url": url, "steps": steps})) for _ in opens]
-    touched = [answer_of(*module("restores", {"what": "touch", "url": url})) for _ in opens]
+    task = {"url": plan.store or str(saved.folder / STORE), "session": plan.session("chat", "automatic")}
+    steps, opens = sorted(saved.digests), range(plan.sizes.opens)
+    latest = [answer_of(*module("restores", {**task, "what": "latest"})) for _ in opens]
+    points = [answer_of(*module("restores", {**task, "what": "points", "steps": steps})) for _ in opens]
+    touched = [answer_of(*module("restores", {**task, "what": "touch"})) for _ in opens]
     _check(saved, latest, points, plan.sizes.steps)
     return {
         "w4.latest": p50([one["latest"] for one in latest]),

@@ -15,6 +15,7 @@ from perdure.values import PROTOCOLS
 WHO: Final = {
     "append": "append + fdatasync",
     "row": "SQLite row",
+    "single": "single row",
     "automatic": "found automatically",
     "declared": "declared append-only",
 }
@@ -55,7 +56,7 @@ class Figure:
 
 
 def _chat() -> Iterator[Row]:
-    for who in WHO:
+    for who in ("append", "row", "automatic", "declared"):
         yield Row(f"w1.{who}.late", "w1", "late save, p50", "ms", who=WHO[who])
     for name, what, unit, automatic, declared in CHAT:
         for who, reach in (("automatic", automatic), ("declared", declared)):

@@ -6,7 +6,6 @@ made before the clock starts. The limits know what has changed; perdure finds ou
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sqlite3
@@ -20,6 +19,7 @@ from typing import Any, Final
 
 import perdure
 from perdure.testing.bench import fresh
+from perdure.testing.bench.single import single
 from perdure.testing.bench.workload import SEED, Delta, dumps, messages_from
 
 SAVES: Final = 20
@@ -30,7 +30,7 @@ Save = Callable[[str, dict[str, Any], Delta], None]
 """Saves a chat of this id, state and change; returns when that is durable."""
 
 
-def append(folder: Path) -> Save:
+def append(folder: Path, url: str | None) -> Save:  # noqa: ARG001 - a limit has no store
     """Limit: the delta appended to a file for each chat, `fdatasync`."""
     files: dict[str, int] = {}
 
@@ -45,7 +45,7 @@ def append(folder: Path) -> Save:
     return save
 
 
-def row(folder: Path) -> Save:
+def row(folder: Path, url: str | None) -> Save:  # noqa: ARG001 - a limit has no store
     """Limit: the delta as one row of a table, one commit each; a connection for each thread."""
     local = threading.local()
 
@@ -65,9 +65,21 @@ def row(folder: Path) -> Save:
     return save
 
 
-def declared(folder: Path) -> Save:
+def one_row(folder: Path, url: str | None, table: str) -> Save:
+    """Limit: the delta as one row of the store's own server, one commit each; a connection for each thread."""
+    local = threading.local()
+
+    def save(_chat: str, _: dict[str, Any], delta: Delta) -> None:
+        if not hasattr(local, "row"):
+            local.row = single(url or str(folder / "perdure.db"), table)
+        local.row.save(dumps(delta))
+
+    return save
+
+
+def declared(folder: Path, url: str | None) -> Save:
     """perdure: one store for all threads, a handle for each chat."""
-    store = perdure.open(str(folder / "perdure.db"))
+    store = perdure.open(url or str(folder / "perdure.db"))
     handles: dict[str, perdure.Session] = {}
 
     def save(chat: str, state: dict[str, Any], delta: Delta) -> None:
@@ -79,7 +91,11 @@ def declared(folder: Path) -> Save:
     return save
 
 
-WRITERS: Final[dict[str, Callable[[Path], Save]]] = {"append": append, "row": row, "declared": declared}
+WRITERS: Final[dict[str, Callable[[Path, str | None], Save]]] = {
+    "append": append,
+    "row": row,
+    "declared": declared,
+}
 
 
 class Savers:
@@ -89,7 +105,12 @@ class Savers:
         rng, messages = random.Random(SEED), messages_from(task["traces"])  # noqa: S311 - not for secrets
         self._pool = [text[:1500] for _ in range(POOL // 2) for text in messages.pair(rng)]
         self._chats = list(range(task["first"], task["first"] + task["sessions"]))
-        self._save = WRITERS[task["writer"]](Path(task["folder"]))
+        folder, url = Path(task["folder"]), task["store"]
+        if task["writer"] == "single":
+            self._save = one_row(folder, url, task["table"])
+        else:
+            self._save = WRITERS[task["writer"]](folder, url)
+        self._name = task["name"]
         self.slowest_s: list[float] = []
 
     def work(self) -> None:
@@ -105,7 +126,7 @@ class Savers:
         rng = random.Random(number)  # noqa: S311 - not for secrets
         numbers: dict[str, Any] = {"turn": 0, "usd": 0.0, "customer": f"c{number}"}
         state: dict[str, Any] = {"messages": [], "doc": numbers}
-        self._save(f"chat-{number}", state, {"k": 0, "init": state})
+        self._save(f"{self._name}-{number}", state, {"k": 0, "init": state})
         slowest = 0.0
         for k in range(1, SAVES + 1):
             message = {"id": f"m{k}", "role": "assistant" if k % 2 else "tool", "content": rng.choice(self._pool)}
@@ -113,7 +134,7 @@ class Savers:
             state["messages"].append(message)
             delta = {"k": k, "append": [message], "set": [["turn", k], ["usd", numbers["usd"]]]}
             began = time.perf_counter()
-            self._save(f"chat-{number}", state, delta)
+            self._save(f"{self._name}-{number}", state, delta)
             slowest = max(slowest, time.perf_counter() - began)
         return slowest
 
@@ -134,4 +155,4 @@ def main(task: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(fresh.task())

@@ -10,7 +10,7 @@ from rich.table import Table
 from perdure.testing.bench.report import Report
 from perdure.testing.bench.rows import Figure
 
-HEADINGS = ("work", "figure", "", "measured", "reach", "holds", "rounds", "SQLite row")
+HEADINGS = ("work", "figure", "", "measured", "reach", "holds", "rounds")
 
 
 def text(report: Report) -> None:
@@ -18,15 +18,17 @@ def text(report: Report) -> None:
     for line in _head(report):
         print(line)  # noqa: T201 - this is the output
     rows = [_cells(figure) for figure in report.figures]
+    headings = (*HEADINGS, "single row" if report.store else "SQLite row")
     if sys.stdout.isatty():
-        _table(rows)
+        _table(headings, rows)
     else:
-        _lines(rows)
+        _lines(headings, rows)
 
 
 def _head(report: Report) -> list[str]:
     machine = report.machine
-    lines = [
+    lines = [f"store: {report.store}"] if report.store else []
+    lines += [
         f"perdure {report.version}, {report.date}, rounds: {report.rounds}, messages: {report.messages}",
         f"{machine.processor}, cores: {machine.cores}, {machine.system}",
         f"Python {machine.python}, SQLite {machine.sqlite}",
@@ -61,16 +63,16 @@ def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def _table(rows: list[tuple[str, ...]]) -> None:
+def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, heading in enumerate(HEADINGS):
+    for place, heading in enumerate(headings):
         table.add_column(heading, justify="right" if place in (3, 4, 7) else "left", no_wrap=place > 2)
     for row in rows:
         table.add_row(*row, style="bold red" if row[5] == "NO" else "")
     Console(highlight=False).print(table)
 
 
-def _lines(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[place]) for row in (HEADINGS, *rows)) for place in range(len(HEADINGS))]
-    for row in (HEADINGS, *rows):
+def _lines(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    widths = [max(len(row[place]) for row in (headings, *rows)) for place in range(len(headings))]
+    for row in (headings, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())  # noqa: T201

@@ -16,7 +16,7 @@ from typing import Any, Final
 from perdure.testing.bench import fresh
 from perdure.testing.bench.plan import disk_bytes
 from perdure.testing.bench.workload import Chat, Documents, Trimmed, Work, dumps, messages_from
-from perdure.testing.bench.writers import WRITERS
+from perdure.testing.bench.writers import WRITERS, Where
 
 REST_S: Final = 0.005
 REST_CPU_S: Final = 0.001
@@ -40,7 +40,8 @@ class Worker:
     def __init__(self, task: dict[str, Any]) -> None:
         self._folder = Path(task["folder"])
         self._work = _work(task)
-        self._writer = WRITERS[task["writer"]](self._folder, self._work.state)
+        where = Where(self._folder, task["store"], task["session"], task["table"])
+        self._writer = WRITERS[task["writer"]](where, self._work.state)
         self._digested = set(task["digested"])
         self._step = self._delta_bytes = 0
         self._digests: dict[int, str] = {}
@@ -91,4 +92,4 @@ def main(task: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(fresh.task())

@@ -9,17 +9,34 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
 import perdure
+from perdure.testing.bench.plan import SESSION
+from perdure.testing.bench.single import single
 from perdure.testing.bench.unprotected import give_up_protection
 from perdure.testing.bench.workload import Delta, dumps
 
-SESSION: Final = "bench"
 STORE: Final = "perdure.db"
 KEY: Final = bytes(range(32))
 """Of the store with a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a writer writes: files into the folder; what is in a store, into that of this URL, under this name."""
+
+    folder: Path
+    store: str | None = None
+    session: str = SESSION
+    table: str = SESSION
+
+    @property
+    def url(self) -> str:
+        """The store's; without one a SQLite store in the folder."""
+        return self.store or str(self.folder / STORE)
 
 
 class Writer(Protocol):
@@ -35,8 +52,8 @@ class Writer(Protocol):
 class Append:
     """Limit: the delta appended to a file, `fdatasync`."""
 
-    def __init__(self, folder: Path, state: dict[str, Any]) -> None:
-        self._file = os.open(folder / "deltas.jsonl", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    def __init__(self, where: Where, state: dict[str, Any]) -> None:
+        self._file = os.open(where.folder / "deltas.jsonl", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         self.save(state)
 
     def save(self, delta: Delta) -> None:
@@ -52,8 +69,8 @@ class Append:
 class Row:
     """Limit: the delta as one row of an SQLite table, one commit each, in WAL mode with `synchronous=FULL`."""
 
-    def __init__(self, folder: Path, state: dict[str, Any]) -> None:
-        self._db = sqlite3.connect(folder / "deltas.db", isolation_level=None)
+    def __init__(self, where: Where, state: dict[str, Any]) -> None:
+        self._db = sqlite3.connect(where.folder / "deltas.db", isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute("CREATE TABLE delta (k INTEGER PRIMARY KEY, body BLOB NOT NULL)")
@@ -68,6 +85,22 @@ class Row:
         self._db.close()
 
 
+class Single:
+    """Limit: the delta as one row of the store's own server, one commit each."""
+
+    def __init__(self, where: Where, state: dict[str, Any]) -> None:
+        self._row = single(where.url, where.table)
+        self.save(state)
+
+    def save(self, delta: Delta) -> None:
+        """One row, one commit."""
+        self._row.save(dumps(delta))
+
+    def close(self) -> None:
+        """Gives the connection back."""
+        self._row.close()
+
+
 class Automatic:
     """perdure, which finds by itself what changed in the state."""
 
@@ -75,9 +108,9 @@ class Automatic:
 
     options: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, folder: Path, state: dict[str, Any]) -> None:
-        self._store = perdure.open(str(folder / STORE), **self.options)
-        self._session = self._store.session(SESSION, append_only=self.append_only)
+    def __init__(self, where: Where, state: dict[str, Any]) -> None:
+        self._store = perdure.open(where.url, **self.options)
+        self._session = self._store.session(where.session, append_only=self.append_only)
         self._session.state.update(state)
         self._session.save()
 
@@ -108,14 +141,15 @@ class Unprotected(Automatic):
 
     options: ClassVar = {"secrets": "allow"}
 
-    def __init__(self, folder: Path, state: dict[str, Any]) -> None:
+    def __init__(self, where: Where, state: dict[str, Any]) -> None:
         give_up_protection()
-        super().__init__(folder, state)
+        super().__init__(where, state)
 
 
-WRITERS: Final[dict[str, Callable[[Path, dict[str, Any]], Writer]]] = {
+WRITERS: Final[dict[str, Callable[[Where, dict[str, Any]], Writer]]] = {
     "append": Append,
     "row": Row,
+    "single": Single,
     "automatic": Automatic,
     "declared": Declared,
     "protected": Protected,

@@ -1,0 +1,89 @@
+"""One row of a place and its commit: the least that a durable save can cost there, by the same driver.
+
+What one would write by hand, told what has changed: no digest, no lease, no restore point. It is as durable as a save
+of the store is: each server is asked for the same promise.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from perdure.errors import StoreUrlError
+from perdure.stores.address import masked, scheme_of
+from perdure.stores.opening import place_in
+
+
+class SingleRow(Protocol):
+    """A table beside a store, made if it is not there; each thread has its own connection to it."""
+
+    def save(self, body: bytes) -> None:
+        """One row more; durable on return."""
+
+    def close(self) -> None:
+        """Gives the connection back."""
+
+    def remove(self) -> None:
+        """Takes the table away."""
+
+
+class SqliteSingle:
+    """A row of a table in a file beside the store's, in WAL mode with `synchronous=FULL`."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._path = Path(place_in(url) if scheme_of(url) else url).with_name(f"{name}.single")
+        self._db = sqlite3.connect(self._path, isolation_level=None, timeout=120, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("CREATE TABLE IF NOT EXISTS delta (k INTEGER PRIMARY KEY, body BLOB NOT NULL)")
+
+    def save(self, body: bytes) -> None:
+        """One row, one commit."""
+        self._db.execute("INSERT INTO delta (body) VALUES (?)", (body,))
+
+    def close(self) -> None:
+        """The database takes its WAL in."""
+        self._db.close()
+
+    def remove(self) -> None:
+        """The file goes, and what a process that was killed left beside it."""
+        for path in self._path.parent.glob(f"{self._path.name}*"):
+            path.unlink()
+
+
+class FileSingle:
+    """A line appended to a file beside the store's folder, `fdatasync`; each thread has a file of its own."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._path = Path(place_in(url)).with_name(f"{name}.single")
+        own = f"{self._path}-{os.getpid()}-{threading.get_ident()}"
+        self._file = os.open(own, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+
+    def save(self, body: bytes) -> None:
+        """One write, one sync."""
+        os.write(self._file, body + b"\n")
+        os.fdatasync(self._file)
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
+    def remove(self) -> None:
+        """The files go."""
+        for path in self._path.parent.glob(f"{self._path.name}*"):
+            path.unlink()
+
+
+_OF: Final[dict[str, Callable[[str, str], SingleRow]]] = {"sqlite": SqliteSingle, "file": FileSingle}
+
+
+def single(url: str, name: str) -> SingleRow:
+    """A row of this name at the place of a store. Raises `StoreUrlError` for a place that has no such thing."""
+    kind = _OF.get(scheme_of(url) or "sqlite")
+    if kind is None:
+        raise StoreUrlError(f"{masked(url)}: there is no row to compare it with; measured are {', '.join(_OF)}")
+    return kind(url, name)
