@@ -86,16 +86,17 @@ def test_without_it_the_key_is_named(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_it_is_copied_under_another_key_and_in_clear_only_if_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert sealed("copy", "q", "--to", "second.db", "--to-key", "file:two.key") == 0
-    assert "--key file:two.key show q --store second.db" in capsys.readouterr().out
+    assert sealed("copy", "agents.db", "second.db", "--to-key", "file:two.key", "--verify") == 0
+    assert "1 copied" in capsys.readouterr().out
     assert run("--key", "file:two.key", "verify", "q", "--store", "second.db") == 0
-    assert sealed("copy", "q", "--to", "third.db") == 0
+    assert sealed("copy", "agents.db", "third.db") == 0
+    assert "--key file:one.key verify --read-data --store third.db" in capsys.readouterr().out
     assert sealed("verify", "q", "--store", "third.db") == 0
     assert in_clear() == set()
-    assert sealed("copy", "q", "--to", "plain.db", "--in-clear") == 0
+    assert sealed("copy", "agents.db", "plain.db", "--in-clear") == 0
     assert run("verify", "q", "--store", "plain.db") == 0
     assert "plain.db" in {name.removesuffix("-wal") for name in in_clear()}
-    assert run("copy", "q", "--store", "plain.db", "--to", "again.db", "--to-key", "file:two.key") == 0
+    assert run("copy", "plain.db", "again.db", "--to-key", "file:two.key") == 0
     assert run("--key", "file:two.key", "replay", "q", "--store", "again.db") == 0
     assert sealed("ls", "--store", "plain.db") == 93
 

@@ -74,11 +74,38 @@ def test_an_export_for_reading_is_the_log(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == Path("q.ndjson").read_text()
 
 
-def test_a_session_is_copied_to_another_store(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("copy", "q", "--to", "other.db") == 0
-    assert "perdure show q --store other.db" in capsys.readouterr().out
+def test_a_store_is_copied_and_brought_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("copy", "agents.db", "other.db", "--dry-run") == 0
+    assert "nothing was copied" in capsys.readouterr().out
+    assert not Path("other.db").exists()
+    assert run("copy", "agents.db", "other.db", "--verify") == 0
+    assert "whole, on both sides" in capsys.readouterr().out
     assert run("verify", "q", "--store", "other.db") == 0
-    assert run("copy", "q", "--to", "other.db") == 43
+    capsys.readouterr()
+    assert run("run", "agent.py:agent", "--session", "r") == 0
+    capsys.readouterr()
+    assert run("copy", "agents.db", "other.db", "--json", "--quiet") == 0
+    assert {one["session"]: one["how"] for one in document(capsys)["sessions"]} == {"q": "there already", "r": "copied"}
+    assert run("copy", "agents.db", "third.db", "--session", "r", "--progress") == 0
+    assert "1: r: copied" in capsys.readouterr().err
+    assert run("copy", "agents.db", "third.db", "--prefix", "q", "--dry-run", "--json") == 0
+    assert [one["session"] for one in document(capsys)["sessions"]] == ["q"]
+    assert run("copy", "agents.db", "third.db", "--session", "nobody") == 42
+    assert run("copy", "agents.db", "agents.db") == 63
+
+
+def test_what_was_gone_on_with_elsewhere_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("copy", "agents.db", "other.db") == 0
+    for store in ("agents.db", "other.db"):
+        assert run("rollback", "q", "looked", "--yes", "--store", store) == 0
+    capsys.readouterr()
+    assert run("copy", "agents.db", "other.db", "--json") == 1
+    (told,) = document(capsys)["sessions"]
+    assert (told["how"], "gone on with" in told["why"]) == ("failed", True)
+    assert run("erase", "q", "--yes") == 0
+    capsys.readouterr()
+    assert run("copy", "agents.db", "other.db", "--json") == 0
+    assert [(one["session"], one["how"]) for one in document(capsys)["sessions"]] == [("q", "erased here")]
 
 
 def test_a_replay_tells_the_first_difference(

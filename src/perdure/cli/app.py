@@ -13,6 +13,7 @@ from perdure.cli import (
     branching,
     checking,
     converting,
+    copying,
     deciding,
     driving,
     failing,
@@ -76,7 +77,7 @@ app.command(rich_help_panel=TELL)(telling.pause)
 app.command(rich_help_panel=TELL)(telling.cancel)
 app.command(rich_help_panel=MOVE)(moving.export)
 app.command("import", rich_help_panel=MOVE)(moving.import_)
-app.command(rich_help_panel=MOVE)(moving.copy)
+app.command(rich_help_panel=MOVE)(copying.copy)
 app.command(rich_help_panel=MOVE)(converting.convert)
 app.command(rich_help_panel=KEEP)(forgetting.gc)
 app.command(rich_help_panel=KEEP)(keeping.scrub)

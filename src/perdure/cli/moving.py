@@ -1,4 +1,4 @@
-"""`export`, `import` and `copy`: one session, whole, to a file, from a file, to another store."""
+"""`export` and `import`: one session, whole, to a file and from a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from perdure.cli import options, output, snapshots
 from perdure.cli.deciding import chosen_by
-from perdure.cli.place import Place, open_either, other_place, place
+from perdure.cli.place import Place, place
 from perdure.log.readable import document
 from perdure.ops import snapshot_file
 from perdure.ops.portable import new_file
@@ -134,26 +134,6 @@ def import_(
         if into or steps or accept_doubts or accept_masked or file_key or in_clear:
             raise typer.BadParameter(f"{file} holds all of a session, which keeps its id and its log: leave these out")
         _tell(opened.import_file(file), where, as_json=as_json)
-
-
-def copy(
-    session: options.Session,
-    *,
-    to: Annotated[str, typer.Option("--to", metavar="URL", help="The other store; it is made if it is not there.")],
-    to_key: options.ToKey = None,
-    in_clear: options.InClear = False,
-    children: Children = True,
-    store: options.Store = None,
-    as_json: options.Json = False,
-) -> None:
-    """Bring a session to another store, as it is at this moment, with the sessions that it started.
-
-    It has the same id there, and the one here stays.
-    """
-    here = place(store)
-    where = other_place(to, here, key=to_key, in_clear=in_clear)
-    with open_either(here) as opened, where.open(make=True) as other:
-        _tell(opened.copy(session, other, children=children, in_clear=in_clear), where, as_json=as_json)
 
 
 def _tell(moved: Moved, where: Place, *, as_json: bool) -> None:

@@ -133,6 +133,20 @@ def chained(
     return Record(session, seq, epoch, kind, time_us, body, chain)
 
 
+def rechained(record: Record, previous: bytes, *, key: bytes | None) -> Record:
+    """The same record as it follows another one in a log whose chain has another key, or none."""
+    return chained(
+        previous,
+        session=record.session,
+        seq=record.seq,
+        epoch=record.epoch,
+        kind=record.kind,
+        time_us=record.time_us,
+        body=record.body,
+        key=key,
+    )
+
+
 def verified(
     records: Iterable[Record],
     *,

@@ -21,6 +21,7 @@ from perdure.session.keeping.opening import summary_of
 from perdure.session.keeping.snapshot import Reader
 from perdure.session.rules.shared import PREFIX
 from perdure.state import keyframe
+from perdure.stores.ids import HOUSE
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Head, Store
@@ -85,7 +86,7 @@ def in_order(store: Store) -> list[Head]:
     def place(head: Head) -> tuple[bool, int, int, str]:
         return not head.session.startswith(PREFIX), len(head.bases), -head.session.count("/"), head.session
 
-    return sorted((head for head in store.heads() if head.seq), key=place)
+    return sorted((head for head in store.heads() if head.seq and head.session not in HOUSE), key=place)
 
 
 def is_made_of(target: Store, session: str, head: Head) -> bool:

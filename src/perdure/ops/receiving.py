@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from perdure import faults, values
 from perdure.errors import DamageError, SessionExistsError, SessionUnknownError, StoreFailedError
-from perdure.log import dropped, replaced
+from perdure.log import dropped, readable, replaced
 from perdure.log.action import Actions
 from perdure.log.entry import Entry, opened
 from perdure.log.marks import Marks
 from perdure.log.origin import Base
-from perdure.log.record import GENESIS, Record, chained, is_replaced, is_stub, verified
+from perdure.log.record import GENESIS, Record, is_replaced, is_stub, rechained, verified
 from perdure.log.summary import Summary, unfinished
-from perdure.ops.transfer import Chunk, Item, Moved, Origin, Sent, size
+from perdure.ops.transfer import Chunk, Item, Moved, Origin, Sent, mark_of, size
 from perdure.session.keeping import needs
 from perdure.session.keeping.lease import Keeper, acquire
 from perdure.session.keeping.snapshot import Reader, gone, other
@@ -154,18 +154,7 @@ class _Receiving:
 
     def _rechained(self, record: Record, previous: bytes) -> Record:
         """The record as it follows the one before it here: where chains have another key, or none, digests differ."""
-        if self.chain_key == self.origin.chain_key:
-            return record
-        return chained(
-            previous,
-            session=record.session,
-            seq=record.seq,
-            epoch=record.epoch,
-            kind=record.kind,
-            time_us=record.time_us,
-            body=record.body,
-            key=self.chain_key,
-        )
+        return record if self.chain_key == self.origin.chain_key else rechained(record, previous, key=self.chain_key)
 
     # --- the session that is written ----------------------------------------------------------------------------------
 
@@ -282,7 +271,7 @@ class _Receiving:
     def _send(self, item: Waiting) -> None:
         """Once, also when it was sent in an attempt before; it has another number here."""
         if self.now is not None:
-            self.store.send(self.session, item.content, mark=b"moved:" + item.number.to_bytes(8, "big"))
+            self.store.send(self.session, item.content, mark=mark_of(item))
 
     def _take_chunk(self, chunk: Chunk) -> None:
         if values.address(chunk.frame) != chunk.address:
@@ -368,6 +357,7 @@ class _Receiving:
             tuple((mark, entry.seq) for _, entry, marks in self.records for mark in marks),
             keyframes_of(entries),
             summary,
+            views=tuple(map(readable.view, entries)) if self.store.readable else (),
         )
         if summary or batch.records:
             self.store.append(self.session, batch, epoch=epoch, head=self.now.written)

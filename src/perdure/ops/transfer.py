@@ -95,6 +95,11 @@ def size(item: Item) -> int:
             return len(item.content)
 
 
+def mark_of(item: Waiting) -> bytes:
+    """What makes it once that an item of the inbox is sent on: it has another number there."""
+    return b"moved:" + item.number.to_bytes(8, "big")
+
+
 def sent(store: Store, session: str) -> tuple[Origin, Iterator[Item]]:
     """A log as it is at this moment, whoever goes on writing it. Every digest is checked on the way.
 

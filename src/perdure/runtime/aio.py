@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from perdure.recovery.preview import Preview
     from perdure.recovery.verify import Report
     from perdure.runtime.content import ActionContent
+    from perdure.runtime.copying import Copied
     from perdure.runtime.detail import Detail
     from perdure.runtime.editing import Changes
     from perdure.runtime.listed import SessionInfo
@@ -406,6 +407,10 @@ class AsyncStore:
     async def copy(self, session: str, to: AgentStore, *, children: bool = True, in_clear: bool = False) -> Moved:
         """See `AgentStore.copy`."""
         return await in_thread(self._store.copy, session, to, children=children, in_clear=in_clear)
+
+    async def copy_all(self, to: AgentStore, **options: Any) -> list[Copied]:
+        """See `AgentStore.copy_all`; all of them at once."""
+        return await in_thread(lambda: list(self._store.copy_all(to, **options)))
 
     async def convert(
         self,

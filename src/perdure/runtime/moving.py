@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from perdure.ops.company import Sending
     from perdure.ops.convert import Converted
+    from perdure.ops.receiving import Holder
     from perdure.ops.transfer import Moved, Sent
+    from perdure.runtime.copying import Copied
     from perdure.runtime.outcome import Outcome
     from perdure.runtime.replay import Replay
     from perdure.session.keeping.lease import Keeper
@@ -104,6 +106,30 @@ class Moving:
         logs = self._with_company(session, transfer.sent, children=children)
         return self._telling(to._receive(logs), children=children)
 
+    def copy_all(
+        self,
+        to: Self,
+        *,
+        sessions: Iterable[str] | None = None,
+        prefix: str = "",
+        children: bool = True,
+        dry_run: bool = False,
+        in_clear: bool = False,
+    ) -> Iterator[Copied]:
+        """Copies all sessions to another store, or brings the copies there up to date; tells of each when it is done.
+
+        With `sessions` (ids) or a `prefix` only these and what goes with them, as `copy` does. Sessions may be run
+        meanwhile: of each the copy has what was there at one moment, and the next time the rest. What was dropped or
+        scrubbed here is dropped there, too. A session is durable when it is told of. Stop it when you like, kill it:
+        done again it goes on. One that cannot be copied (somebody has the copy, it was gone on with, it is damaged) is
+        told of as failed, and the others go on. Raises `StoreFailedError`, `SessionUnknownError`, `RefusedError` for
+        the same store, and as `copy` does without `in_clear`.
+        """
+        from perdure.runtime.copying import copy_all
+
+        self._check_clear(to, in_clear=in_clear or dry_run)
+        return copy_all(self, to, sessions=sessions, prefix=prefix, children=children, dry_run=dry_run)
+
     def convert(
         self,
         to: Self,
@@ -133,9 +159,14 @@ class Moving:
             )
 
     def _receive(self, logs: Iterable[Sent]) -> Moved:
-        from perdure.ops.receiving import Holder, all_received
+        from perdure.ops.receiving import all_received
 
-        return all_received(Holder(self.backend, self.keeper, self._owner, self._lease_s), logs)
+        return all_received(self._holder(), logs)
+
+    def _holder(self) -> Holder:
+        from perdure.ops.receiving import Holder
+
+        return Holder(self.backend, self.keeper, self._owner, self._lease_s)
 
     def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:
         """Runs the code again with every action answered from the log, and compares; runs and writes nothing.

@@ -49,7 +49,7 @@ class SealedStore(Around):
         if self.inner.heads():
             raise StorePlainError(
                 f"{self.url}: has sessions in clear, and a store is sealed whole or not at all; nothing was changed. "
-                "Open it without keys, or bring them to a new one: perdure copy SESSION --to URL --to-key KEY, "
+                "Open it without keys, or bring them to a new one: perdure copy FROM TO --to-key KEY, "
                 "all of them: perdure convert URL --protocol msgpack --to-key KEY"
             )
         new = envelope.closed(envelope.new_secrets(), keys.first, bound=envelope.OF_STORE)
