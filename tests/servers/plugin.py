@@ -65,6 +65,11 @@ def mongo_server() -> Iterator[Server]:
 @pytest.fixture(params=places.DURABLE, ids=repr)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> places.Place:
     """A fresh place in every durable store, in turn; `parametrize("place", [places.REDIS], indirect=True)` in some."""
+    return placed(request, tmp_path)
+
+
+def placed(request: pytest.FixtureRequest, tmp_path: Path) -> places.Place:
+    """The place that a fixture gives whose parameter is a kind. Its server runs, whatever a test has done to it."""
     kind: places.Kind = request.param
     server = request.getfixturevalue(kind.fixture).start() if kind.fixture else None
     return places.Place(kind.name, kind.at(tmp_path, server), server)

@@ -1,0 +1,164 @@
+"""Who may write, in every durable store: an owner stopped past its lease is fenced, a lost one replaced in time.
+
+Clocks of processes stand still, jump and differ, and nothing comes of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.owner import Owner
+from tests.servers.places import SQLITE, Place
+
+LEASE_S = 1.0
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+
+
+def monotonic() -> float:
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    return tmp_path / "world.txt"
+
+
+def effects(world: Path) -> Counter[str]:
+    return Counter(world.read_text().splitlines() if world.exists() else ())
+
+
+def stopped_past_its_lease(place: Place, world: Path, wrap: str = "") -> list[Any]:
+    """What an owner is told that goes on when another has its session."""
+    with (
+        Owner(place.url, world, lease_s=LEASE_S, wrap=wrap) as old,
+        Owner(place.url, world, lease_s=LEASE_S) as new,
+    ):
+        assert old.do("open", "s")["state"] == {}
+        assert old.do("save", "s", 1) == "saved"
+        old.stop()
+        assert new.do("open", "s")[:9] == "HeldError"
+        assert new.do("open", "s", 20)["state"] == {"n": 1}
+        assert new.do("save", "s", 2) == "saved"
+        old.go_on()
+        told = [old.do("save", "s", 99), old.do("call", "s", "late"), old.do("save", "s", 98)]
+        assert new.do("save", "s", 3) == "saved"
+        assert new.do("close", "s") == "closed"
+        assert new.do("state", "s") == {"n": 3}
+        assert {epoch for _, epoch, *_ in new.do("log", "s")} == {1, 2}
+    return told
+
+
+def test_an_owner_stopped_past_its_lease_is_fenced(place: Place, world: Path) -> None:
+    told = stopped_past_its_lease(place, world)
+    assert [line.partition(":")[0] for line in told] == ["FencedError"] * 3
+    assert effects(world) == {}
+
+
+@pytest.mark.parametrize("place", [SQLITE], indirect=True)
+def test_without_the_fence_it_is_seen(place: Place, world: Path) -> None:
+    wrap = "perdure.testing.broken.Unfenced"
+    with pytest.raises(AssertionError):
+        assert [line.partition(":")[0] for line in stopped_past_its_lease(place, world, wrap)] == ["FencedError"] * 3
+
+
+def test_a_session_is_without_an_owner_for_a_lease_and_a_second_at_most(place: Place, world: Path) -> None:
+    """Whether somebody waits for it already when its owner is lost with its machine, or comes later."""
+    with ExitStack() as stack:
+        lost = stack.enter_context(Owner(place.url, world, lease_s=LEASE_S, elsewhere=True))
+        queued, later = (stack.enter_context(Owner(place.url, world, lease_s=LEASE_S)) for _ in range(2))
+        for session in ("a", "b"):
+            lost.do("open", session)
+            assert lost.do("save", session, 1) == "saved"
+        later.do("now")
+        queued.do("now")
+        queued.tell("open", "a", 30)
+        lost.kill()
+        killed = monotonic()
+        later.tell("open", "b", 30)
+        for owner, session in ((queued, "a"), (later, "b")):
+            had = owner.hear()
+            assert had["state"] == {"n": 1}
+            assert had["at"] - killed < LEASE_S + 1
+            assert owner.do("save", session, 2) == "saved"
+
+
+def test_of_resumes_at_one_instant_one_goes_on(place: Place, world: Path) -> None:
+    with Owner(place.url, world) as first:
+        first.tell("run", "s", 0, "die")
+        with pytest.raises(EOFError):
+            first.hear()
+    assert effects(world) == {"first": 1}
+    with ExitStack() as stack:
+        owners = [stack.enter_context(Owner(place.url, world)) for _ in range(4)]
+        for owner in owners:
+            owner.do("now")
+        at = monotonic() + 0.2
+        for owner in owners:
+            owner.tell("run", "s", at)
+        told = Counter(owner.hear().partition(":")[0] for owner in owners)
+    assert told["completed"], told
+    assert set(told) <= {"completed", "HeldError"}, told
+    assert effects(world) == {"first": 1, "second": 1}
+
+
+SKEWS = {
+    "an hour back": {"FAKETIME": "-1h", "TZ": "Pacific/Kiritimati"},
+    "a day on": {"FAKETIME": "+1d", "TZ": "America/Adak"},
+    "frozen": {"FAKETIME": "@2026-06-01 12:00:00 x0.000001", "TZ": "Asia/Kathmandu"},
+}
+
+
+def test_the_clocks_and_zones_of_processes_decide_nothing(place: Place, world: Path) -> None:
+    with ExitStack() as stack:
+        every = {"LD_PRELOAD": FAKETIME, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        made = partial(Owner, place.url, world, lease_s=LEASE_S, elsewhere=True)
+        odd = {skew: stack.enter_context(made(env={**every, **env})) for skew, env in SKEWS.items()}
+        even = stack.enter_context(made())
+        now = even.do("now")
+        for skew, owner in odd.items():
+            assert abs(owner.do("now") - now) > 3000
+            assert owner.do("open", skew)["state"] == {}
+            assert owner.do("save", skew, 1) == "saved"
+        for skew, wait_s in zip(odd, (1.5 * LEASE_S, 0, 0), strict=True):
+            assert even.do("open", skew, wait_s)[:9] == "HeldError", "it lives, and renews its lease"
+        for skew, owner in odd.items():
+            assert owner.do("save", skew, 2) == "saved"
+            assert owner.do("close", skew) == "closed"
+            assert even.do("open", skew, 5)["state"] == {"n": 2}
+            assert even.do("save", skew, 3) == "saved"
+        even.kill()
+        killed = monotonic()
+        for skew, owner in odd.items():
+            owner.tell("open", skew, 30)
+        for skew, owner in odd.items():
+            had = owner.hear()
+            assert had["state"] == {"n": 3}
+            assert had["at"] - killed < LEASE_S + 1
+            assert owner.do("save", skew, 4) == "saved"
+            assert owner.do("close", skew) == "closed"
+            log = owner.do("log", skew)
+            assert [seq for seq, *_ in log] == [*range(1, len(log) + 1)]
+            assert owner.do("state", skew) == {"n": 4}
+
+
+def test_processes_in_different_time_zones_agree_on_the_time(place: Place, world: Path) -> None:
+    before = time.time()
+    with ExitStack() as stack:
+        zones = ("Pacific/Kiritimati", "America/Adak", "Asia/Kathmandu")
+        owners = [stack.enter_context(Owner(place.url, world, env={"TZ": zone})) for zone in zones]
+        for number, owner in enumerate(owners):
+            assert owner.do("open", "s", 5)["state"] == ({"n": number - 1} if number else {})
+            assert owner.do("save", "s", number) == "saved"
+            assert owner.do("close", "s") == "closed"
+        logs = [owner.do("log", "s") for owner in owners]
+    assert logs[0] == logs[1] == logs[2]
+    times = [us / 1e6 for *_, us in logs[0]]
+    assert times == sorted(times)
+    assert before - 1 < times[0] < times[-1] < time.time() + 1
