@@ -85,6 +85,11 @@ def check_fork(session: str, batch: Batch, *, base: Base, own_from: int, head: i
             f"{session}: a fork goes on from a record that its base wrote; {base.session} wrote {own_from} to {head}, "
             f"not {base.seq}"
         )
+    return check_first(session, batch, base=base)
+
+
+def check_first(session: str, batch: Batch, *, base: Base) -> int:
+    """The end of a new log that goes on from a base, if the batch may be the first of it; else `ValueError`."""
     if not batch.records:
         raise ValueError(f"{session}: a fork begins with a record of its own")
     return check_batch(session, batch, head=base.seq)

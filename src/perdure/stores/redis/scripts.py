@@ -1,0 +1,74 @@
+"""The scripts of the store, one file for each operation, and one run of one of them.
+
+What a script does, and in which order its arguments come, stands in its file. It must not know any connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha1
+from importlib import resources
+from typing import Any, TypeAlias
+
+Word: TypeAlias = bytes | str | int
+"""What an argument of a command may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script as the server has it: its text, under the digest of that. `writes`: whether it may change anything."""
+
+    text: str
+    sha: str
+    writes: bool
+
+
+@cache
+def script(name: str) -> Script:
+    """The script of an operation: how it is to be run, what all have in common, and its own part."""
+    first, _, own = _file(name).partition("\n")
+    writes = "no-writes" not in first
+    common = ("common", "writing", "lasting") if writes else ("common",)
+    text = "\n".join((first, *map(_file, common), own))
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest(), writes)
+
+
+class Call:
+    """One run of a script. `tells` makes of its answer what the caller gets, or raises what it refuses.
+
+    `session` is whose it is: of one session one call is under way at a time. `point` is the fault that a test may cause
+    when all is ready and nothing is written. `again` is the place among `args` of the flag for a call that may have
+    been done already, since the connection was lost under it.
+    """
+
+    __slots__ = ("_again", "args", "point", "script", "sent", "session", "tells")
+
+    def __init__(
+        self,
+        name: str,
+        args: tuple[Word, ...],
+        *,
+        tells: Callable[[list[Any]], Any],
+        session: bytes = b"",
+        point: str | None = None,
+        again: int | None = None,
+    ) -> None:
+        self.script, self.args, self.tells = script(name), args, tells
+        self.session, self.point, self._again = session, point, again
+        self.sent = False
+
+    def command(self, place: str) -> tuple[Word, ...]:
+        """What is sent. `place` is the key that all others of the place begin with."""
+        if self.sent and self._again is not None:
+            self.args = (*self.args[: self._again], 1, *self.args[self._again + 1 :])
+        return ("EVALSHA", self.script.sha, 1, place, *self.args)
+
+    def size(self) -> int:
+        """How many bytes of contents it sends."""
+        return sum(len(word) for word in self.args if isinstance(word, bytes))
+
+
+def _file(name: str) -> str:
+    return resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
