@@ -62,7 +62,7 @@ def test_memory_is_fresh_or_shared_by_name(tmp_path: Path) -> None:
     [
         ("mysql://x", "no store mysql:; there are: a plain path, sqlite:, file:, memory:"),
         ("postgresql://h/db", "PostgreSQL, and this version has no such store"),
-        ("redis://h", "Redis"),
+        ("redis://h/agents", "number of a database"),
         ("s3://bucket", "object stores"),
         ("mongodb://h", "MongoDB"),
         ("file://host/x", "three slashes"),

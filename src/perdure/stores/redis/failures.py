@@ -62,9 +62,7 @@ def unproved(url: str) -> StoreFailedError:
     )
 
 
-def unreachable(error: Exception, *, url: str, busy_s: float) -> StoreFailedError:
-    """For a place that could not be reached for so long."""
-    return StoreFailedError(
-        f"{url}: cannot be reached for {busy_s:g} s: {type(error).__name__}: {error}. What was under way may be done "
-        "or not: the head of the log says which"
-    )
+def unreachable(error: Exception, *, url: str, busy_s: float, written: bool) -> StoreFailedError:
+    """For a place that could not be reached for so long. `written`: something may have been before that."""
+    unknown = ". What was under way may be done or not: the head of the log says which" if written else ""
+    return StoreFailedError(f"{url}: cannot be reached for {busy_s:g} s: {type(error).__name__}: {error}{unknown}")

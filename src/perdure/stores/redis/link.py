@@ -138,7 +138,7 @@ class Link:
             waiting = [call for call in waiting if call not in replies]
             if waiting and trouble is not None:
                 try:
-                    self._bear(trouble, patience)
+                    self._bear(trouble, patience, written=any(call.script.writes and call.sent for call in waiting))
                 except PerdureError as error:
                     replies |= dict.fromkeys(waiting, error)
                     break
@@ -177,12 +177,12 @@ class Link:
                 raise unproved(self.url)
             self._is_owing = False
 
-    def _bear(self, error: Exception, patience: _Patience) -> None:
+    def _bear(self, error: Exception, patience: _Patience, *, written: bool = False) -> None:
         """Waits a little, and then there is another attempt; or raises why there is none."""
         if is_denied(error):
             raise meaning(error, url=self.url) from error
         if patience.is_over():
-            raise unreachable(error, url=self.url, busy_s=self.target.busy_s) from error
+            raise unreachable(error, url=self.url, busy_s=self.target.busy_s, written=written) from error
         self._pool.disconnect(inuse_connections=False)
         if isinstance(error, MovedError) and not self._is_moved:
             self._pool, self._is_moved = self.target.pool(error.host, error.port), True
