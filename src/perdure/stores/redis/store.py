@@ -39,7 +39,7 @@ from perdure.stores.redis.verdicts import Asked, IncarnationOverError
 
 T = TypeVar("T")
 
-_log = logging.getLogger("perdure.redis")
+_log = logging.getLogger("perdure.store")
 
 _RENEWED_AT_ONCE: Final = 50
 """Leases that are renewed in one run of a script: so many hold the server up about as long as a save."""
