@@ -9,35 +9,56 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
 
-from perdure.stores import open_store
+import pytest
 
-PROCESSES, ROUNDS = 8, 20
+from perdure.stores import open_store
+from tests.servers import places
+
+PROCESSES, ROUNDS, ROUNDS_THERE = 8, 20, 3
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def open_many(folder: Path, number: int, barrier: Barrier, results: Any) -> None:
+def open_many(urls: list[str], number: int, barrier: Barrier, results: Any) -> None:
     failed = []
-    for turn in range(ROUNDS):
+    for turn, url in enumerate(urls):
         barrier.wait(60)
         try:
-            with open_store(folder / f"{turn}.db") as store:
+            with open_store(url) as store:
                 store.create(f"s{number}", owner="me")
         except Exception as error:  # noqa: BLE001 - told to the test
             failed.append(f"round {turn}: {error!r}")
     results.put(failed)
 
 
-def test_eight_processes_open_a_missing_store_at_once(tmp_path: Path) -> None:
+def opened_at_once(urls: list[str]) -> None:
     barrier, results = SPAWN.Barrier(PROCESSES), SPAWN.Queue()
-    processes = [SPAWN.Process(target=open_many, args=(tmp_path, n, barrier, results)) for n in range(PROCESSES)]
+    processes = [SPAWN.Process(target=open_many, args=(urls, n, barrier, results)) for n in range(PROCESSES)]
     for process in processes:
         process.start()
     assert [results.get(timeout=60) for _ in processes] == [[]] * PROCESSES
     for process in processes:
         process.join(60)
-    for turn in range(ROUNDS):
-        with open_store(tmp_path / f"{turn}.db") as store:
+    for url in urls:
+        with open_store(url) as store:
             assert len(store.heads()) == PROCESSES
+
+
+def test_eight_processes_open_a_missing_file_at_once(tmp_path: Path) -> None:
+    opened_at_once([f"{tmp_path}/{turn}.db" for turn in range(ROUNDS)])
+    for turn in range(ROUNDS):
         with closing(sqlite3.connect(tmp_path / f"{turn}.db")) as db:
             assert db.execute("SELECT count(*) FROM store").fetchone() == (1,)
             assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_eight_processes_open_a_missing_place_of_each_other_kind_at_once(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    urls = []
+    for kind in places.DURABLE:
+        server = request.getfixturevalue(kind.fixture).start() if kind.fixture else None
+        for turn in range(ROUNDS_THERE):
+            folder = tmp_path / f"{kind.name}{turn}"
+            folder.mkdir()
+            urls.append(kind.at(folder, server))
+    opened_at_once(urls)

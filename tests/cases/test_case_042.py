@@ -10,6 +10,8 @@ import pytest
 import perdure
 from perdure import limits
 from perdure.errors import UnstorableError
+from tests.servers import places
+from tests.servers.places import Place
 
 calls: list[int] = []
 
@@ -24,14 +26,36 @@ def agent(s: perdure.Session) -> int:
     return len(fetch(s.input))
 
 
-@pytest.mark.parametrize("url", ["sqlite:///{}/agents.db", "file://{}/agents"])
-@pytest.mark.parametrize("size", [1, (2 << 20) + 1, 64 << 20])
-def test_a_result_of_any_size_comes_back(size: int, url: str, tmp_path: Path) -> None:
+def returned(url: str, *, size: int) -> None:
+    """By an agent, and again by its log."""
     calls.clear()
-    with perdure.open(url.format(tmp_path)) as store:
+    with perdure.open(url) as store:
         assert store.run(agent, "a", input=size).result == size
         assert store.run(agent, "a").result == size
     assert calls == [size]
+
+
+@pytest.mark.parametrize("size", [1, (2 << 20) + 1])
+def test_a_result_of_any_size_comes_back(size: int, place: Place) -> None:
+    returned(place.url, size=size)
+
+
+@pytest.mark.parametrize("place", places.LOCAL, ids=repr, indirect=True)
+def test_so_does_a_very_large_one(place: Place) -> None:
+    returned(place.url, size=64 << 20)
+
+
+def test_a_result_that_cannot_be_made_smaller_comes_back(place: Place) -> None:
+    """More than a document, a row or a part of a request may hold, one piece and many small ones."""
+    chance = random.Random(1)
+    size = (17 if place.kind == "mongo" else 3) << 20
+    large, many = chance.randbytes(size), [chance.randbytes(1000) for _ in range(size // 1000)]
+    with perdure.open(place.url) as store, store.session("a") as s:
+        s.state["large"] = s.action(lambda: large, name="large")()
+        s.state["many"] = s.action(lambda: many, name="many")()
+    with perdure.open(place.url) as store:
+        assert store.state_at("a") == {"large": large, "many": many}
+        assert store.verify("a", read_data=True).ok
 
 
 @pytest.mark.parametrize("size", [64 << 10, 3 << 20])

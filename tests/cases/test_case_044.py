@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +17,7 @@ import perdure
 from perdure import faults
 from perdure.errors import SessionErasedError
 from perdure.testing.lives import forked
+from tests.servers.places import Place
 
 
 @perdure.action(effect="once", key=lambda n: n)
@@ -25,17 +25,16 @@ def invoice(n: int) -> str:
     return f"invoice {n}"
 
 
-def filled(path: Path) -> None:
-    with perdure.open(str(path)) as store, store.session("job") as s:
+def filled(url: str) -> None:
+    with perdure.open(url) as store, store.session("job") as s:
         for n in range(30):
             s.state["last"] = invoice(n)
             s.save()
 
 
 @pytest.mark.parametrize("instant", range(1, 4))
-def test_a_result_is_never_given_to_another_run(instant: int, tmp_path: Path) -> None:
-    path = tmp_path / "agents.db"
-    filled(path)
+def test_a_result_is_never_given_to_another_run(instant: int, place: Place) -> None:
+    filled(place.url)
 
     def work() -> bytes:
         left = [instant]
@@ -46,14 +45,14 @@ def test_a_result_is_never_given_to_another_run(instant: int, tmp_path: Path) ->
                 os.kill(os.getpid(), signal.SIGKILL)
 
         faults.hook = hook
-        with perdure.open(str(path)) as store:
+        with perdure.open(place.url) as store:
             store.gc(keep_last=1, dry_run=False)
             store.backend.delete("job")
             os.kill(os.getpid(), signal.SIGKILL)
         return b""
 
     assert forked(work)[1] == signal.SIGKILL
-    with perdure.open(str(path)) as store:
+    with perdure.open(place.url) as store:
         if [info.id for info in store.sessions()]:
             assert store.verify("job", read_data=True).ok
             with store.session("job") as s:

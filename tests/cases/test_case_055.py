@@ -13,6 +13,7 @@ from perdure.runtime import operator
 from perdure.session.keeping.opening import append_one
 from perdure.session.rules.request import Draft
 from tests.crash.process import Child, Talk
+from tests.servers.places import Place
 
 LEASE_S = 0.4
 
@@ -45,18 +46,21 @@ def agent_that_freezes(form: str, talk: Talk | None) -> Any:
 
 
 @pytest.mark.parametrize("form", ["script", "steps"])
-def test_a_frozen_run_is_taken_over(form: str, tmp_path: Path) -> None:
+def test_a_frozen_run_is_taken_over(form: str, place: Place) -> None:
     def work(talk: Talk) -> None:
-        store = perdure.open(tmp_path / "agents.db", lease_s=LEASE_S)
+        store = perdure.open(place.url, lease_s=LEASE_S)
         talk.say_error_of(lambda: store.run(agent_that_freezes(form, talk), "s"))
         talk.say_error_of(lambda: store.run(agent_that_freezes(form, None), "s"))
 
-    with Child(work) as child, perdure.open(tmp_path / "agents.db", lease_s=LEASE_S) as store:
+    with Child(work) as child, perdure.open(place.url, lease_s=LEASE_S) as store:
         assert child.hear() == "here"
         child.stop()
         assert store.info("s").status == "running"
-        with pytest.raises(HeldError, match=f"pid {child.pid} .*replaced after 0.4 s"):
-            store.run(agent_that_freezes(form, None), "s")
+        with (
+            perdure.open(place.url, lease_s=600) as patient,
+            pytest.raises(HeldError, match=rf"pid {child.pid} .*replaced after 600 s"),
+        ):
+            patient.run(agent_that_freezes(form, None), "s")
         assert store.run(agent_that_freezes(form, None), "s", wait_s=20).result == "taken over"
         log = [(entry.seq, entry.kind) for entry in store.log("s")]
         child.go_on()

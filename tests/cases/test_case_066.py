@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.stores import open_store
+from tests.servers.places import Place
 
 BLOB, IMAGE = 150_000, 5_000_000
 STEPS = (40, 200, 400)
@@ -24,10 +26,10 @@ def render(seed: int) -> dict[str, Any]:
     return {"blob": chance.randbytes(BLOB), "image": chance.randbytes(IMAGE)}
 
 
-def grown(place: str, *, steps: int) -> None:
+def grown(place: str, *, steps: int, session: str = "a") -> None:
     """What an action returned is part of the state, in one place and inside of a list."""
     chance = random.Random(2)
-    with perdure.open(place) as store, store.session("a") as s:
+    with perdure.open(place) as store, store.session(session) as s:
         found = s.call(render, 1)
         s.state.update(blob=found["blob"], seen=[{"n": 0}, found])
         log = s.state["log"] = []
@@ -54,3 +56,18 @@ def test_what_is_constant_is_stored_once_however_many_steps_there_are(url: str, 
     assert few < BLOB + IMAGE + STEPS[0] * a_step + A_STORE
     assert more - few < 160 * a_step
     assert most - more < 200 * a_step
+
+
+def test_so_it_is_by_the_contract_in_every_store(place: Place) -> None:
+    """What the store was given to keep, as it can be read back; what the server makes of it, it measures by itself."""
+    kept = []
+    for steps in (20, 40, 80):
+        session = f"of {steps} steps"
+        grown(place.url, steps=steps, session=session)
+        with open_store(place.url) as store:
+            bodies = sum(len(record.body) for record in store.read(session))
+            kept.append(bodies + sum(store.chunk_sizes(session).values()))
+    few, more, most = kept
+    assert BLOB + IMAGE < few < BLOB + IMAGE + 20 * 1_000 + A_STORE
+    assert more - few < 20 * 1_000
+    assert most - more < 40 * 1_000
