@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,6 +71,18 @@ def gc(
             show_default=False,
         ),
     ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--every",
+            metavar="CRON",
+            help='Stay, and do it by this timetable, as in "0 3 * * *", until a signal comes.',
+            show_default=False,
+        ),
+    ] = None,
+    zone: Annotated[
+        str, typer.Option("--zone", metavar="ZONE", help="Of --every: Europe/Berlin, or another name of the IANA's.")
+    ] = "UTC",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go, as without --yes.")] = False,
     yes: options.Yes = False,
     store: options.Store = None,
@@ -81,15 +94,32 @@ def gc(
     """
     if dry_run and yes:
         raise typer.BadParameter("--dry-run changes nothing, and --yes does it: say one of them")
-    if session is not None and (bytes_max is not None or delete_ended is not None):
-        raise typer.BadParameter("--max-bytes and --delete-ended speak of a whole store: leave SESSION out, or them")
+    if session is not None and (bytes_max, delete_ended, every) != (None, None, None):
+        raise typer.BadParameter("--max-bytes, --delete-ended and --every are for a whole store: leave SESSION out")
+    if every is not None and not yes:
+        raise typer.BadParameter("--every does it, again and again: say --yes, too")
     retention = Retention(keep_last=keep_last, keep_s=keep, bytes_max=bytes_max, ended_s=delete_ended)
     with place(store).open() as opened:
+        if every is not None:
+            _stay(opened, every, retention, zone=zone, as_json=as_json)
+            return
         found = opened.gc(session, retention, dry_run=not yes)
     if as_json:
         output.document(shape.gc(found))
     else:
         _tell(found)
+
+
+def _stay(opened: AgentStore, cron: str, retention: Retention, *, zone: str, as_json: bool) -> None:
+    """Does it by the timetable until a signal comes. With JSON each report is one line."""
+    stopping = importlib.import_module("perdure.runtime.runner").stopping_on_signals
+    done = (lambda found: output.line(shape.gc(found))) if as_json else _tell
+    schedule = opened.schedule_gc(
+        cron, retention, zone=zone, on_done=done, on_error=lambda error: output.warn(f"failed: {error}")
+    )
+    with schedule, stopping(lambda _: schedule.stop()):
+        output.warn(f"next: {schedule.next_at.isoformat()}; Ctrl-C ends it")
+        schedule.wait()
 
 
 def _tell(found: GcReport) -> None:

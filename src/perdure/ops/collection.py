@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from perdure import clock, limits
 from perdure.errors import (
@@ -31,7 +31,7 @@ from perdure.session.keeping.lease import is_dead, owner_text
 from perdure.stores.ids import HOUSE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from perdure.stores.contract import Store
 
@@ -39,6 +39,23 @@ _log = logging.getLogger("perdure.gc")
 
 REASON: Final = "retention"
 """What the records of dropped bodies say."""
+
+
+Between: TypeAlias = "Callable[[], None]"
+"""Called between two transactions: what it raises ends the work there, and nothing is half done."""
+
+
+def nothing() -> None:
+    """Lets the work go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How it is done: for real or not, interrupted by what, and whether what is left is measured."""
+
+    dry_run: bool
+    between: Between = nothing
+    measure: bool = False
 
 
 class _Family(NamedTuple):
@@ -73,17 +90,24 @@ class _Planned:
 
 
 def collected(
-    store: Store, session: str | None, policy: Retention, *, dry_run: bool, without: Collection[str] = ()
+    store: Store,
+    session: str | None,
+    policy: Retention,
+    *,
+    dry_run: bool,
+    without: Collection[str] = (),
+    between: Between = nothing,
 ) -> GcReport:
     """Collects one session, or all that nobody holds, with their families; none of those that it is to go `without`."""
     families, pins = _families(store, session, without=without)
     used = store.health(deep=False).used
     bounded = policy.bytes_max is not None
-    done = [_family(store, ids, policy, pins, only=session, dry_run=dry_run, measure=bounded) for ids in families]
+    how = _How(dry_run, between, measure=bounded)
+    done = [_family(store, ids, policy, pins, only=session, how=how) for ids in families]
     for place in reversed(range(len(families))):
         if policy.bytes_max is None or sum(one.left_bytes for one in done) <= policy.bytes_max:
             break
-        again = _family(store, families[place], LEAST, pins, only=None, dry_run=dry_run, measure=True)
+        again = _family(store, families[place], LEAST, pins, only=None, how=how)
         done[place] = again if dry_run else _both(done[place], again)
     given = 0 if dry_run else max(_give_back(store), (used or 0) - (store.health(deep=False).used or 0))
     stored = sum(one.left_bytes for one in done) if bounded else None
@@ -127,7 +151,7 @@ def sweep(store: Store, family: list[str]) -> tuple[int, str]:
         if planned is None:
             return 0, f"{session}: {why}"
         known.append(planned)
-    went = _swept(store, known, only=None, dry_run=False)
+    went = _swept(store, known, only=None, how=_How(dry_run=False))
     _give_back(store)
     return sum(went.values()), ""
 
@@ -153,29 +177,23 @@ def _families(store: Store, session: str | None, *, without: Collection[str]) ->
 
 
 def _family(
-    store: Store,
-    ids: list[str],
-    policy: Retention,
-    pins: dict[str, int],
-    *,
-    only: str | None,
-    dry_run: bool,
-    measure: bool,
+    store: Store, ids: list[str], policy: Retention, pins: dict[str, int], *, only: str | None, how: _How
 ) -> _Family:
     """Collects the sessions of one family, then the chunks that none of them needs."""
     found, known = [], []
     for session in ids:
+        how.between()
         planned, why = _planned(store, session, policy, pinned=pins[session])
         if planned is None:
             found.append(Collected(session, left_alone=why))
             continue
         known.append(planned)
         if only in (None, session):
-            found.append(planned.collected() if dry_run else _done(planned, family=ids))
+            found.append(planned.collected() if how.dry_run else _done(planned, family=ids, between=how.between))
     whole = len(known) == len(ids) and not any(one.left_alone for one in found)
     shown = [one for one in found if only in (None, one.session)]
-    orphans = _swept(store, known, only=only, dry_run=dry_run) if whole else {}
-    left = _left(store, ids, known, shown, orphans, dry_run=dry_run) if measure else 0
+    orphans = _swept(store, known, only=only, how=how) if whole else {}
+    left = _left(store, ids, known, shown, orphans, how=how) if how.measure else 0
     return _Family(shown, orphans, left)
 
 
@@ -186,10 +204,10 @@ def _left(
     found: list[Collected],
     orphans: dict[bytes, int],
     *,
-    dry_run: bool,
+    how: _How,
 ) -> int:
     """The bytes of bodies and chunks that a family has afterwards. Where nothing was planned they are counted."""
-    if not dry_run or not known:
+    if not how.dry_run or not known:
         return sum(size_of(store, session) for session in ids) + chunks_of(store, ids)
     there = {one.facts.session for one in known}
     bodies = sum(size_of(store, session) for session in ids if session not in there)
@@ -229,12 +247,13 @@ def _kept(one: Facts, policy: Retention, *, pinned: int) -> tuple[retention.Stay
         snapshots = kept.snapshots
 
 
-def _done(planned: _Planned, *, family: list[str]) -> Collected:
+def _done(planned: _Planned, *, family: list[str], between: Between) -> Collected:
     """Drops what may go, slice by slice; stops when somebody comes."""
     left = {seq for piece in planned.pieces for seq in piece}
     made = planned.made
     try:
         for one in slices(planned.pieces):
+            between()
             amend(planned.facts, one, made, family=family, reason=REASON)
             left.difference_update(one.seqs)
             made = []
@@ -243,7 +262,7 @@ def _done(planned: _Planned, *, family: list[str]) -> Collected:
     return planned.collected()
 
 
-def _swept(store: Store, known: list[_Planned], *, only: str | None, dry_run: bool) -> dict[bytes, int]:
+def _swept(store: Store, known: list[_Planned], *, only: str | None, how: _How) -> dict[bytes, int]:
     """Removes the chunks that nothing in the family needs. Those that went, with their bytes."""
     needed: set[bytes] = set()
     for one in known:
@@ -254,12 +273,13 @@ def _swept(store: Store, known: list[_Planned], *, only: str | None, dry_run: bo
             needed |= one.facts.needed()
     sizes = store.chunk_sizes(known[0].facts.session)
     orphans = {digest: size for digest, size in sizes.items() if digest not in needed}
-    if dry_run:
+    if how.dry_run:
         return orphans
     seen = {one.facts.lease: one.facts.head.seq for one in known}
     went: dict[bytes, int] = {}
     try:
         for portion in _portions(orphans):
+            how.between()
             store.drop_chunks(portion, seen=seen)
             went |= {digest: orphans[digest] for digest in portion}
     except (HeldError, ConflictError) as error:

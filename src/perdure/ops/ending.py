@@ -22,6 +22,8 @@ from perdure.session.rules.status import OVER
 from perdure.stores.ids import HOUSE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from perdure.stores.contract import Head, Store
 
 BY: Final = By("gc", "it was over for longer than the retention says")
@@ -36,13 +38,14 @@ class _Session:
     may_go: bool
 
 
-def delete(store: Store, ended_s: float, *, dry_run: bool) -> tuple[Deleted, ...]:
+def delete(store: Store, ended_s: float, *, dry_run: bool, between: Callable[[], None]) -> tuple[Deleted, ...]:
     """Erases the sessions that were over for longer, or tells which these are.
 
     Killed anywhere, it is just done again.
     """
     gone = []
     for session in ended(store, ended_s):
+        between()
         size, why = size_of(store, session), ""
         if not dry_run:
             try:

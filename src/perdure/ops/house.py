@@ -19,10 +19,13 @@ from perdure.session.rules.request import Commit, Draft
 from perdure.session.rules.status import status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from perdure.log.entry import Entry
     from perdure.stores.contract import Head, Lease, Store
+
+_STEP: Final = 16
+"""So many notes are read first, then twice as many."""
 
 _TRIES: Final = 100
 """Others may write notes at the same time; each time one of them has."""
@@ -59,6 +62,22 @@ def notes(store: Store, house: str) -> Iterator[Entry]:
         for record in Reader(store, house).records(after=0):
             if record.kind == "note":
                 yield Reader(store, house).open(record)
+
+
+def newest(store: Store, house: str, is_it: Callable[[Entry], bool]) -> Entry | None:
+    """The newest note of which this is true, read from the end. Raises `DamageError`."""
+    try:
+        upto = store.head(house).seq
+    except SessionUnknownError:
+        return None
+    reader, step = Reader(store, house), _STEP
+    while upto:
+        after = max(0, upto - step)
+        found = [reader.open(record) for record in reader.records(after=after, upto=upto) if record.kind == "note"]
+        if told := [entry for entry in found if is_it(entry)]:
+            return told[-1]
+        upto, step = after, 2 * step
+    return None
 
 
 def _writer(store: Store, house: str, *, epoch: int | None) -> Writer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure import limits
-from perdure.errors import RefusedError
+from perdure.errors import PerdureError, RefusedError
 from perdure.runtime import kin
 from perdure.session.table import Table
 from perdure.stores.ids import check_session_id
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from perdure.ops.scrubbing import Scrubbed, ScrubReport
     from perdure.runtime.editing import Changes
     from perdure.runtime.migrating import Migrated, Migration
+    from perdure.runtime.schedule import Schedule
+    from perdure.session.keeping.lease import Keeper
     from perdure.stores.contract import Store as Backend
 
 
@@ -32,6 +34,7 @@ class Keeping:
     """The part of `AgentStore` that keeps house."""
 
     backend: Backend
+    keeper: Keeper
     _lease_s: float
 
     if TYPE_CHECKING:
@@ -64,6 +67,33 @@ class Keeping:
         elif (keep_last, keep_s) != (None, None):
             raise RefusedError("keep_last and keep_s are short for a Retention: say them in the one that is given")
         return gc(self.backend, None if session is None else check_session_id(session), retention, dry_run=dry_run)
+
+    def schedule_gc(
+        self,
+        cron: str,
+        retention: Retention,
+        *,
+        zone: str = "UTC",
+        on_done: Callable[[GcReport], object] | None = None,
+        on_error: Callable[[PerdureError], object] | None = None,
+    ) -> Schedule:
+        """Does `gc` by a timetable in the syntax of cron (`"0 3 * * *"`), in a thread, until it is closed.
+
+        `zone` is the time zone of the timetable, as the IANA names it. Of several processes that have the same
+        timetable and retention in one store, one does it; a run that all of them missed is made up for once. Errors of
+        the store are logged and told to `on_error`, and it is tried again. Close it before the store. Raises
+        `RefusedError` for what is no timetable or no zone, and without the extra `schedule`.
+        """
+        try:
+            from perdure.ops.timetable import Timetable
+        except ImportError as error:
+            raise RefusedError("a schedule needs an extra that is not here: pip install 'perdure[schedule]'") from error
+        from perdure.ops.scheduled import Job
+        from perdure.runtime.schedule import Schedule
+
+        timetable = Timetable(cron, zone).check()
+        job = Job(self.keeper, self._owner, self._lease_s, timetable, retention)
+        return Schedule(job, on_done=on_done, on_error=on_error)
 
     def rekey(self, *, data: bool = False) -> Iterator[Rekeyed]:
         """Brings a sealed store under the first of the keys it was opened with; tells of each family when it is done.
