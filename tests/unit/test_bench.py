@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import perdure
 from perdure.errors import StoreUrlError
 from perdure.testing import bench
 from perdure.testing.bench import fresh, places, report, restoring, show
+from perdure.testing.bench.counted import Traffic, counted
 from perdure.testing.bench.plan import FULL, QUICK, Plan, Sizes
 from perdure.testing.bench.rows import ROWS
 from perdure.testing.bench.saving import restored_steps
@@ -116,7 +119,8 @@ def test_unfit_options_are_refused(argv: list[str]) -> None:
 @pytest.mark.parametrize("url", ["sqlite:///{}/a.db", "file://{}/store"])
 def test_a_store_is_measured_by_its_url(url: str, tmp_path: Path) -> None:
     found = bench.run(tmp_path, TINY, store=url.format(tmp_path))
-    assert [figure.row.key for figure in found.figures] == [row.key for row in places.ROWS]
+    there = [row.key for row in places.ROWS if row.section not in places.ON_SERVERS]
+    assert [figure.row.key for figure in found.figures] == there
     assert all(figure.value > 0 for figure in found.figures)
     assert [path.name for path in tmp_path.iterdir() if "bench" in path.name] == []
     with perdure.open(url.format(tmp_path)) as store:
@@ -128,10 +132,35 @@ def test_a_store_that_has_no_single_row_is_said_so(tmp_path: Path) -> None:
         single("memory:", "x")
 
 
+def test_turns_and_bytes_are_counted() -> None:
+    def answer(server: socket.socket) -> None:
+        client, _ = server.accept()
+        with client:
+            while (asked := client.recv(1000)) and asked != b"end":
+                client.sendall(2 * asked)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer, args=(server,), daemon=True).start()
+        url = f"redis://me:pw@127.0.0.1:{server.getsockname()[1]}/0?prefix=x"
+        with counted(url) as (relay, through), socket.create_connection(("127.0.0.1", relay.port)) as client:
+            assert through == f"redis://me:pw@127.0.0.1:{relay.port}/0?prefix=x"
+            assert relay.traffic == Traffic()
+            for number in range(1, 4):
+                client.sendall(b"12345")
+                assert client.recv(10, socket.MSG_WAITALL) == b"1234512345"
+                assert relay.traffic == Traffic(number, 5 * number, 10 * number)
+
+
+@pytest.mark.parametrize("url", ["redis://h1:1,h2:2/0", "s3://b/p?endpoint=https://h", "s3://bucket/p"])
+def test_what_cannot_be_counted_is_said_so(url: str) -> None:
+    with pytest.raises(StoreUrlError, match="counted is what goes to one server"), counted(url):
+        pass
+
+
 def test_other_sections_of_a_store_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         bench.main(["--store", "agents.db", "--only", "w1,w5"])
-    assert "of a store by its URL, w1,w3,w4 are measured" in capsys.readouterr().err
+    assert "--only w5: of a store by its URL choose from w1,w3,w4" in capsys.readouterr().err
 
 
 def test_a_wrong_restore_is_an_error_and_no_figure(tmp_path: Path) -> None:

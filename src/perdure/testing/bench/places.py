@@ -13,7 +13,7 @@ from typing import Final
 import perdure
 from perdure import clock
 from perdure.stores.address import LOCAL, scheme_of
-from perdure.testing.bench import restoring, saving
+from perdure.testing.bench import cost, restoring, saving
 from perdure.testing.bench.crowd import crowd
 from perdure.testing.bench.plan import Plan
 from perdure.testing.bench.rows import WHO, Row
@@ -21,7 +21,10 @@ from perdure.testing.bench.saving import Found
 from perdure.testing.bench.single import single
 from perdure.testing.bench.turns import Samples, p50, p99, take
 
-SECTIONS: Final = ("w1", "w3", "w4")
+SECTIONS: Final = ("w1", "w3", "w4", "cost")
+ON_SERVERS: Final = ("cost",)
+"""Sections that there are only for a store on a server."""
+
 WRITERS: Final = ("single", "automatic", "declared")
 _ERASERS: Final = 8
 
@@ -41,17 +44,22 @@ def measure(plan: Plan, only: Sequence[str]) -> Found:
         found |= crowd(plan, writers=("single", "declared"), limit="single")
     if "w4" in only and saved is not None:
         found |= restoring.restore(plan, saved)
+    if "cost" in only and not _is_local(str(plan.store)):
+        found |= cost.cost(plan)
     return found
+
+
+def _is_local(url: str) -> bool:
+    return (scheme_of(url) or "sqlite") in LOCAL
 
 
 def erase(plan: Plan) -> None:
     """Takes away what a round has written."""
     url = str(plan.store)
     row = single(url, plan.name)
-    row.close()
     row.remove()
-    is_local = (scheme_of(url) or "sqlite") in LOCAL
-    with perdure.open(url) as store, ThreadPoolExecutor(1 if is_local else _ERASERS) as pool:
+    row.close()
+    with perdure.open(url) as store, ThreadPoolExecutor(1 if _is_local(url) else _ERASERS) as pool:
         list(pool.map(store.erase, [info.id for info in store.sessions(prefix=plan.name)]))
 
 
@@ -105,4 +113,5 @@ ROWS: Final = (
     Row("w4.touch", "w4", "open the session, first touch of a small part", "ms"),
     Row("w4.step", "w4", "restore any step", "ms"),
     Row("w4.list", "w4", "list the restore points", "ms", 20.0),
+    *cost.ROWS,
 )

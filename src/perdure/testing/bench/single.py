@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from perdure.errors import StoreUrlError
-from perdure.stores.address import masked, scheme_of
+from perdure.stores.address import Address, masked, scheme_of
 from perdure.stores.opening import place_in
 
 
@@ -78,7 +78,35 @@ class FileSingle:
             path.unlink()
 
 
-_OF: Final[dict[str, Callable[[str, str], SingleRow]]] = {"sqlite": SqliteSingle, "file": FileSingle}
+class RedisSingle:
+    """An element more in a list, with the server's setting of when that is on its disk."""
+
+    def __init__(self, url: str, name: str) -> None:
+        from redis import Redis
+
+        from perdure.stores.redis.target import Target
+
+        self._redis, self._name = Redis(connection_pool=Target.of(Address.of(url), {}).pool()), name
+
+    def save(self, body: bytes) -> None:
+        """One command."""
+        self._redis.rpush(self._name, body)
+
+    def close(self) -> None:
+        """Gives the connections back."""
+        self._redis.close()
+
+    def remove(self) -> None:
+        """The list goes."""
+        self._redis.delete(self._name)
+
+
+_OF: Final[dict[str, Callable[[str, str], SingleRow]]] = {
+    "sqlite": SqliteSingle,
+    "file": FileSingle,
+    "redis": RedisSingle,
+    "rediss": RedisSingle,
+}
 
 
 def single(url: str, name: str) -> SingleRow:
