@@ -35,5 +35,5 @@ class MongoServer(Server):
         except PyMongoError:
             return False
 
-    def url(self, name: str) -> str:
-        return f"mongodb://{self.host}:{self.port}/{name}?directConnection=true"
+    def url(self, name: str, *, port: int | None = None) -> str:
+        return f"mongodb://{self.host}:{port or self.port}/{name}?directConnection=true"

@@ -74,13 +74,8 @@ class PostgresServer(Server):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return None if done.returncode else done.stdout.strip()
 
-    def url(self, name: str) -> str:
-        return self.url_at(self.host, self.port, name)
-
-    @staticmethod
-    def url_at(host: str, port: int, name: str) -> str:
-        """The same place by another way to the server."""
-        return f"postgresql://perdure@{host}:{port}/perdure?schema={name}"
+    def url(self, name: str, *, port: int | None = None) -> str:
+        return f"postgresql://perdure@{self.host}:{port or self.port}/perdure?schema={name}"
 
 
 class PoolerServer(Server):
@@ -111,5 +106,5 @@ class PoolerServer(Server):
         command = [program(PoolerServer, "psql"), "-XqAt", *place, "-c", "SELECT 1"]
         return not subprocess.run(command, capture_output=True, check=False).returncode
 
-    def url(self, name: str) -> str:
-        return self.server.url_at(self.host, self.port, name)
+    def url(self, name: str, *, port: int | None = None) -> str:
+        return self.server.url(name, port=port or self.port)

@@ -34,5 +34,5 @@ class RedisServer(Server):
             link.sendall(b"PING\r\n")
             return link.recv(64).startswith(b"+PONG")
 
-    def url(self, name: str) -> str:
-        return f"redis://{self.host}:{self.port}/0?prefix={name}"
+    def url(self, name: str, *, port: int | None = None) -> str:
+        return f"redis://{self.host}:{port or self.port}/0?prefix={name}"

@@ -73,5 +73,5 @@ class S3Server(Server):
     def endpoint(self) -> str:
         return f"http://{self.host}:{self.port}"
 
-    def url(self, name: str) -> str:
-        return f"s3://{name}/agents?endpoint={self.endpoint}&region=us-east-1"
+    def url(self, name: str, *, port: int | None = None) -> str:
+        return f"s3://{name}/agents?endpoint=http://{self.host}:{port or self.port}&region=us-east-1"

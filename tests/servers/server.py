@@ -83,12 +83,12 @@ class Server(ABC):
         """Whether it does all its work; may raise `OSError` instead of saying no."""
 
     @abstractmethod
-    def url(self, name: str) -> str:
-        """The URL of a place that nobody has used under another name."""
+    def url(self, name: str, *, port: int | None = None) -> str:
+        """The URL of a place that nobody has used under another name; by another way to the server, with its port."""
 
     def fresh_url(self) -> str:
         """The URL of a place that nobody has used."""
-        return self.url(f"place{os.getpid()}x{next(_names)}")
+        return self.url(fresh_name())
 
     def start(self) -> Self:
         """Returns when it answers. Does nothing if it is running."""
@@ -148,6 +148,11 @@ class Server(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+
+def fresh_name() -> str:
+    """A name that no other place has."""
+    return f"place{os.getpid()}x{next(_names)}"
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,0 +1,145 @@
+"""A connection that breaks at any request of any operation: it is done, once, and says what it would have said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from perdure.errors import DamageError, StoreFailedError
+from perdure.stores import Batch, Store, open_store
+from perdure.testing.broken import Passing
+from tests.faults.operations import OPERATIONS, Operation, picture
+from tests.faults.proxy import AFTER, BREAKS, Proxy
+from tests.servers.places import REDIS, SERVERS, Place
+from tests.servers.server import fresh_name
+
+FULL = os.environ.get("PERDURE_STORM") == "full"
+REQUESTS_MAX = 60
+
+
+class Bench:
+    """A place that is reached in two ways: directly, and by one that breaks."""
+
+    def __init__(self, direct: Store, store: Store, proxy: Proxy) -> None:
+        self.direct, self.store, self.proxy = direct, store, proxy
+        self._sessions = (f"s{n:05d}" for n in count())
+
+    def unharmed(self, operation: Operation) -> tuple[str, str]:
+        """What it says, and what comes of it."""
+        session = next(self._sessions)
+        log = operation.prepare(self.direct, session)
+        self.proxy.mend()
+        said = repr(operation.act(self.store, session, log)).replace(session, "S")
+        return said, picture(self.direct, session)
+
+    def broken(self, operation: Operation, at: int, how: str, *, stays: bool = False) -> tuple[str, str] | None:
+        """The same, when the connection breaks at a request; None: it makes no so many requests."""
+        session = next(self._sessions)
+        log = operation.prepare(self.direct, session)
+        self.proxy.mend()
+        self.proxy.arm(at, how, stays=stays)
+        try:
+            said = repr(operation.act(self.store, session, log)).replace(session, "S")
+        except Exception as error:  # noqa: BLE001 - compared with what is right
+            said = f"{type(error).__name__}: {error}"
+        if not self.proxy.fired:
+            return None
+        self.proxy.mend()
+        return said, picture(self.direct, session)
+
+    def untouched(self, operation: Operation) -> str:
+        """A picture of what it is done to."""
+        session = next(self._sessions)
+        operation.prepare(self.direct, session)
+        return picture(self.direct, session)
+
+    def sweep(self, operation: Operation, hows: tuple[str, ...]) -> int:
+        """Breaks it everywhere; how often that was. Raises `AssertionError` where it is not as it is unharmed."""
+        right, broken = self.unharmed(operation), 0
+        for how in hows:
+            for at in range(1, REQUESTS_MAX):
+                found = self.broken(operation, at, how)
+                if found is None:
+                    break
+                broken += 1
+                assert found == right, f"{operation}, broken {how} request {at}"
+            else:
+                raise AssertionError(f"{operation} makes more and more requests")
+        return broken
+
+
+@contextmanager
+def bench(place: Place, options: str = "") -> Iterator[Bench]:
+    """A fresh place on its server."""
+    assert place.server is not None
+    name = fresh_name()
+    with (
+        Proxy(place.server.host, place.server.port) as proxy,
+        open_store(place.server.url(name)) as direct,
+        open_store(place.server.url(name, port=proxy.port) + options) as store,
+    ):
+        yield Bench(direct, store, proxy)
+
+
+@pytest.mark.storm
+@pytest.mark.parametrize("place", SERVERS, indirect=True)
+def test_wherever_the_connection_breaks_it_is_done_once(place: Place) -> None:
+    with bench(place) as one:
+        found = {operation.name: one.sweep(operation, BREAKS if FULL else (AFTER,)) for operation in OPERATIONS}
+    assert all(found.values()), found
+
+
+@pytest.mark.parametrize("place", SERVERS, indirect=True)
+def test_if_it_stays_broken_all_is_done_or_nothing(place: Place) -> None:
+    with bench(place, options="&busy_s=0.1") as one:
+        for operation in (operation for operation in OPERATIONS if operation.writes):
+            before, (_, after) = one.untouched(operation), one.unharmed(operation)
+            for at in range(1, REQUESTS_MAX if FULL else 2):
+                found = one.broken(operation, at, AFTER, stays=True)
+                if found is None:
+                    break
+                said, now = found
+                assert said.startswith("StoreFailedError"), f"{operation}, broken for good after request {at}"
+                assert now in (before, after), f"{operation}, broken for good after request {at}"
+
+
+class WritesAgain(Passing):
+    """Takes an outcome that is unknown for none."""
+
+    def __init__(self, right: Store, mend: Callable[[], None]) -> None:
+        super().__init__(right)
+        self._mend = mend
+
+    def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
+        try:
+            return super().append(session, batch, epoch=epoch, head=head)
+        except StoreFailedError:
+            self._mend()
+            more = (replace(record, seq=self.head(session).seq + n) for n, record in enumerate(batch.records, 1))
+            return super().append(session, Batch(tuple(more)), epoch=epoch, head=self.head(session).seq)
+
+    def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
+        try:
+            return super().send(session, content, mark=mark)
+        except StoreFailedError:
+            self._mend()
+            return super().send(session, content)
+
+
+@pytest.mark.parametrize("place", [REDIS], indirect=True)
+@pytest.mark.parametrize("name", ["append", "send"])
+def test_a_store_that_writes_again_after_an_unknown_outcome_is_caught(place: Place, name: str) -> None:
+    (operation,) = (operation for operation in OPERATIONS if operation.name == name)
+    with bench(place, options="&busy_s=0.1") as one:
+        one.unharmed(operation)
+        one.store = WritesAgain(one.store, one.proxy.mend)
+        right = one.unharmed(operation)
+        try:
+            assert one.broken(operation, 1, AFTER, stays=True) != right
+        except DamageError:
+            assert name == "append"
