@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c const
 # Folders are listed too, so that a deleted file is noticed.
 SOURCES := $(shell find src -name __pycache__ -prune -o -print)
 # Programs from Debian that tests run, by package.
-APT_PACKAGES := e2fsprogs faketime gcc iproute2 iptables libc6-dev mount pgbouncer postgresql redis-server
+APT_PACKAGES := e2fsprogs gcc iproute2 iptables libc6-dev mount pgbouncer postgresql redis-server
 
 .SHELLFLAGS := -eu -c
 .DELETE_ON_ERROR:

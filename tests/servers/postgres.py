@@ -38,6 +38,7 @@ class PostgresServer(Server):
         "max_connections=200",
         "shared_buffers=32MB",
         "logging_collector=off",
+        "dynamic_shared_memory_type=mmap",  # in its folder: nothing is left elsewhere when it is killed
     )
 
     def prepare(self) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import perdure
-from perdure.errors import SessionUnknownError
+from perdure.errors import DamageError, SessionUnknownError
 from perdure.runtime.store import AgentStore
 from perdure.testing.soak.crowd import Crowd
 from perdure.testing.soak.plan import Plan, percentiles
@@ -48,7 +48,11 @@ def counted(crowd: Crowd) -> Report:
     problems, extra = list[str](), 0
     with perdure.open(plan.url) as store:
         for number in range(plan.sessions):
-            found = _tokens(store, plan.session(number))
+            try:
+                found = _tokens(store, plan.session(number))
+            except DamageError as error:
+                problems.append(f"{plan.session(number)} is damaged: {error}")
+                continue
             acknowledged = told.acknowledged.get(number, set())
             problems += (f"{plan.session(number)}: {fault}" for fault in _faults(found, acknowledged))
             extra += len(set(found["tokens"]) - acknowledged)
