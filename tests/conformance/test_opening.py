@@ -61,7 +61,7 @@ def test_memory_is_fresh_or_shared_by_name(tmp_path: Path) -> None:
     ("url", "said"),
     [
         ("mysql://x", "no store mysql:; there are: a plain path, sqlite:, file:, memory:"),
-        ("postgresql://h/db", "PostgreSQL, and this version has no such store"),
+        ("postgresql:///db?partitions=x", "partitions=x is no int"),
         ("redis://h/agents", "number of a database"),
         ("s3://bucket", "object stores"),
         ("mongodb://h", "MongoDB"),

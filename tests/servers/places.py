@@ -46,7 +46,7 @@ MONGO = Kind("mongo", "mongo_server", _on_server)
 LOCAL = [SQLITE, FILE]
 """On the disk of this machine."""
 
-SERVERS: list[Kind] = [REDIS]
+SERVERS: list[Kind] = [POSTGRES, REDIS]
 """On a server, each kind as its store comes to exist."""
 
 DURABLE = [*LOCAL, *SERVERS]

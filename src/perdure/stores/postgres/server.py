@@ -1,0 +1,251 @@
+"""The server, as this process reaches it: connections that are made when needed, and replaced when they are gone.
+
+Whoever asks waits up to `busy_s` for a server that cannot be reached, and does not notice a connection that was dropped
+in between. What may be done twice is done again; what became of a transaction whose end is not known is asked of the
+server. It knows no tables, and keeps no state in a connection: a pooler may give each transaction to another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from perdure import clock, faults
+from perdure.errors import PerdureError, ProcessForkedError, StoreFailedError
+from perdure.stores import refusals
+from perdure.stores.address import Address
+from perdure.stores.postgres import arrays, failures
+
+T = TypeVar("T")
+_PAUSE_S: Final = 0.05
+_PREPARED_AFTER: Final = 2
+"""A statement that was run so often is prepared, where the connection is to the server itself."""
+
+_DRIVERS_LOGGER: Final = "psycopg.pool"
+logging.getLogger(_DRIVERS_LOGGER).addHandler(logging.NullHandler())  # what it would say comes as errors of ours
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """One that gives up waiting for the server after a while, and speaks our lists."""
+
+    server: Server
+    patience_s: float | None = None
+
+    @classmethod
+    def connect(cls, conninfo: str = "", *, server: Server, **more: Any) -> Self:  # type: ignore[override]
+        """Connects to this server, with the password as it is now."""
+        more |= {name: value for name, value in server.kept_alive.items() if f"{name}=" not in conninfo}
+        if (password := server.address.password) is not None:
+            more["password"] = password
+        try:
+            connection = super().connect(conninfo, fallback_application_name="perdure", **more)
+        except psycopg.Error as error:
+            server.why = error
+            raise
+        server.why = None
+        connection.server, connection.patience_s = server, server.busy_s
+        arrays.teach(connection)
+        connection.prepare_threshold = None
+        if not server.is_pooled(connection):
+            connection.prepare_threshold = _PREPARED_AFTER
+        return connection
+
+    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
+        """See `psycopg.Connection.wait`: raises when the server keeps silent for longer than our patience."""
+        return super().wait(gen, interval=interval, timeout=self.patience_s if timeout is None else timeout)
+
+    def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
+        """What a statement gives; [] for one that gives nothing."""
+        found = self.execute(statement.encode(), values, binary=True)
+        return found.fetchall() if found.description else []
+
+
+Lend: TypeAlias = Callable[[], AbstractContextManager[Connection]]
+"""Gives a connection for a while."""
+
+
+class Server:
+    """The one at this address; `url` is how it may be shown."""
+
+    def __init__(self, address: Address, *, conninfo: str, busy_s: float, connections: int) -> None:
+        self.address, self.url, self.busy_s = address, address.shown, busy_s
+        self._conninfo, self._connections = conninfo, connections
+        self.kept_alive = {
+            "autocommit": True,
+            "connect_timeout": max(2, int(busy_s)),
+            "tcp_user_timeout": int(busy_s * 1000),
+            "keepalives_idle": 15,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+        }
+        self._pid = os.getpid()
+        self._closed = False
+        self.pooled: bool | None = None
+        """Whether a pooler stands in between; None before the first connection."""
+        self._lock = threading.Lock()
+        self.why: psycopg.Error | None = None
+        """Why the last connection that failed could not be made."""
+
+    def check(self) -> None:
+        """Raises in a process that was forked from the one that opened the store, and when it is closed."""
+        if os.getpid() != self._pid:
+            raise ProcessForkedError(f"{self.url}: was opened before os.fork(); open it again in this process")
+        if self._closed:
+            raise refusals.closed(self.url)
+
+    def is_pooled(self, connection: Connection) -> bool:
+        """Whether a pooler stands in between: then it is another process than the one that has answered."""
+        if self.pooled is None:
+            ((pid,),) = connection.rows("SELECT pg_backend_pid()")
+            self.pooled = pid != connection.info.backend_pid
+        return self.pooled
+
+    def connect(self) -> Connection:
+        """A connection of the caller's own."""
+        return Connection.connect(self._conninfo, server=self)
+
+    @cached_property
+    def _pool(self) -> ConnectionPool[Connection]:
+        return ConnectionPool(
+            self._conninfo,
+            connection_class=Connection,
+            kwargs={"server": self},
+            min_size=0,
+            max_size=self._connections,
+            reconnect_timeout=self.busy_s,
+            num_workers=1,
+            name="perdure",
+            open=True,
+        )
+
+    @contextmanager
+    def lent(self) -> Iterator[Connection]:
+        """A connection for this thread alone, outside of any transaction."""
+        self.check()
+        with self._lock:
+            pool = self._pool
+        try:
+            connection = pool.getconn(self.busy_s)
+        except PoolTimeout as error:
+            raise self._unavailable() from error
+        try:
+            yield connection
+        finally:
+            if connection.info.transaction_status != TransactionStatus.IDLE:
+                give_up(connection)
+            pool.putconn(connection)
+
+    def _unavailable(self) -> PerdureError:
+        """For a connection that could not be had for as long as we wait."""
+        if self.why is not None:
+            return failures.meaning(self.why, url=self.url, busy_s=self.busy_s)
+        return StoreFailedError(f"{self.url}: all of its connections= are in use, for {self.busy_s:g} s now")
+
+    def use(self, work: Callable[[Connection], T], *, lend: Lend | None = None) -> T:
+        """What `work` returns, which may be done again: it only reads, or writes the same each time."""
+        patience, lend = Patience(self), lend or self.lent
+        while True:
+            try:
+                with lend() as connection:
+                    return work(connection)
+            except psycopg.Error as error:
+                patience.after(error)
+
+    def transact(self, work: Callable[[Connection], T], *, begin: str, became: str, point: str | None = None) -> T:
+        """What `work` returns, in one transaction that is durable then; done again if it is undone by what passes.
+
+        `begin` tells its number, `became` what has become of that one.
+        """
+        patience = Patience(self)
+        while True:
+            sent: tuple[str, T] | None = None
+            try:
+                with self.lent() as connection, _undone(connection):
+                    connection.execute("BEGIN")
+                    ((number, *_),) = connection.rows(begin, busy=f"{int(self.busy_s * 1000)}ms")
+                    result = work(connection)
+                    if point is not None:
+                        faults.reach(point)
+                    sent = number, result
+                    connection.execute("COMMIT")
+                    return result
+            except psycopg.Error as error:
+                if sent is not None and self._is_committed(sent[0], became):
+                    return sent[1]
+                patience.after(error)
+
+    def _is_committed(self, number: str, became: str) -> bool:
+        """What has become of a transaction whose end was not heard."""
+        end = clock.monotonic_s() + self.busy_s
+        while True:
+            ((state,),) = self.use(lambda connection: connection.rows(became, xid=number))
+            if state in ("committed", "aborted"):
+                return bool(state == "committed")
+            if clock.monotonic_s() > end:
+                raise StoreFailedError(f"{self.url}: it is not known yet whether transaction {number} was committed")
+            time.sleep(_PAUSE_S)
+
+    def close(self) -> None:
+        """Gives every connection up."""
+        if os.getpid() != self._pid:
+            return
+        self._closed = True
+        with self._lock:
+            if "_pool" in self.__dict__:
+                self._pool.close()
+
+
+class Patience:
+    """How long is waited for a server that cannot be reached, over all tries of one operation."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._end = server, 0.0
+        self._tries = 0
+
+    def after(self, error: psycopg.Error) -> None:
+        """Returns when it is time to try again, or raises what the error means to us."""
+        server = self._server
+        self._end = self._end or clock.monotonic_s() + server.busy_s
+        is_wrong_host = server.pooled is None and "failed to resolve host" in str(error)
+        if is_wrong_host or not failures.is_passing(error) or clock.monotonic_s() > self._end:
+            raise failures.meaning(error, url=server.url, busy_s=server.busy_s) from error
+        server.check()
+        self._tries += 1
+        if self._tries > 1:  # at first it is only a connection that was dropped while nobody looked
+            time.sleep(_PAUSE_S * (0.5 + clock.new_random()))
+
+
+@contextmanager
+def _undone(connection: Connection) -> Iterator[None]:
+    """Whatever is not committed at the end is undone."""
+    try:
+        yield
+    except BaseException:
+        roll_back(connection)
+        raise
+
+
+def roll_back(connection: Connection) -> None:
+    """Ends a transaction without its changes, on a connection that may be gone."""
+    if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        with suppress(psycopg.Error):  # then it is undone by the server
+            connection.execute("ROLLBACK")
+
+
+def give_up(connection: Connection) -> None:
+    """Ends a connection in the middle of something; what it waits for on the server is ended, too."""
+    if connection.info.transaction_status == TransactionStatus.ACTIVE:
+        with suppress(psycopg.Error):
+            connection.cancel_safe(timeout=1.0)
+    connection.close()

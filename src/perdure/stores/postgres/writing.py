@@ -1,0 +1,395 @@
+"""What is asked of the one statement that writes: a batch at the end of a log, on the condition that its writer names.
+
+Several appends are one statement, a row for each; a new owner's or a new session's is one of its own. Each knows its
+verdict when nothing was written for it, and its own batch again when it is not known whether it was.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, ClassVar, Final
+
+from perdure.errors import LimitError, PerdureError
+from perdure.log import KINDS, Base
+from perdure.stores import refusals
+from perdure.stores.conditions import check_incarnation, epoch_after
+from perdure.stores.contract import Batch, Change, Held, Lease
+from perdure.stores.postgres.arrays import Blobs, Numbers
+from perdure.stores.postgres.rows import Row, blob, digest_of
+from perdure.stores.postgres.server import Connection
+from perdure.stores.postgres.statements import Statements
+
+BATCH_BYTES_MAX: Final = 512 << 20
+"""Of bodies and chunks in one statement: PostgreSQL takes a message of 1 GB, and needs room for it twice."""
+
+_PORTION_BYTES: Final = 16 << 20
+
+_NO_EPOCH: Final = -1
+_ANY: Final = -1
+_EMPTY: Final = Batch(())
+
+
+@dataclass(eq=False)
+class Asked(ABC):
+    """One batch with its condition. `lost` is set once a reply was lost: then it may have been written already."""
+
+    session: str
+    batch: Batch
+    lost: bool = field(default=False, init=False)
+    head: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if self.size > BATCH_BYTES_MAX:
+            raise LimitError(
+                f"{self.session}: {self.size:,} bytes at once are more than the {BATCH_BYTES_MAX:,} that this store "
+                "takes; nothing was written"
+            )
+
+    @property
+    def point(self) -> str | None:
+        """Where a test may end the process: when it is written, and not yet committed."""
+        return "append.inside" if self.batch.records else None
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of bodies and chunks."""
+        return sum(len(record.body) for record in self.batch.records) + sum(map(len, self.batch.chunks.values()))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What the session is found by."""
+        return digest_of(self.session)
+
+    @property
+    def until(self) -> int:
+        """The new end of the log, if there are records."""
+        return self.batch.records[-1].seq if self.batch.records else _ANY
+
+    @property
+    def first(self) -> int:
+        """The epoch of the first record, which must be of the newest incarnation."""
+        return self.batch.records[0].epoch if self.batch.records else (1 << 63) - 1
+
+    @property
+    def chain(self) -> bytes:
+        """That of the new end; empty for the old one."""
+        return self.batch.records[-1].chain if self.batch.records else b""
+
+    def values(self) -> dict[str, Any]:
+        """What its condition is made of."""
+        return {
+            "digest": self.digest,
+            "id": self.session.encode(),
+            "until": self.until,
+            "first": self.first,
+            "chain": self.chain,
+            "summary": self.batch.summary,
+        }
+
+    @abstractmethod
+    def done(self, epoch: int, sent: int) -> Any:
+        """What it comes to, when it was written in this epoch."""
+
+    @abstractmethod
+    def refuse(self, row: Row | None, *, incarnation: int, url: str) -> None:
+        """Raises why nothing was written, from the row as it is afterwards; returns if that does not say why."""
+
+    @abstractmethod
+    def is_ours(self, row: Row | None, connection: Connection, sql: Statements) -> bool:
+        """Whether what is there is what was asked for."""
+
+    def ends_there(self, row: Row, connection: Connection, sql: Statements) -> bool:
+        """Whether the log has our last record."""
+        if not self.batch.records:
+            return True
+        found = connection.rows(sql["chain_at"], number=row.number, seq=self.until)
+        return found == [(self.chain,)]
+
+
+@dataclass(eq=False)
+class Append(Asked):
+    """A batch of whoever holds the session; with `epoch` None of one who needs nobody to hold it."""
+
+    epoch: int | None
+    at: int
+    head: ClassVar[str] = "append"
+    point = "append.inside"
+
+    def done(self, epoch: int, sent: int) -> int:
+        """See `Asked.done`: the newest item of the inbox."""
+        del epoch
+        return sent
+
+    def refuse(self, row: Row | None, *, incarnation: int, url: str) -> None:
+        """See `Asked.refuse`."""
+        del incarnation
+        row = check_held(self.session, row, epoch=self.epoch, url=url)
+        check_incarnation(self.session, self.batch, newest=row.lease.epoch)
+        if row.seq != self.at:
+            raise refusals.conflict(self.session, head=row.seq, expected=self.at)
+
+    def is_ours(self, row: Row | None, connection: Connection, sql: Statements) -> bool:
+        """See `Asked.is_ours`. One without records is done again: that does no harm, unless it takes items."""
+        return row is not None and bool(self.batch.records) and self.ends_there(row, connection, sql)
+
+
+@dataclass(eq=False)
+class Claim(Asked):
+    """A lease that is taken from `seen`; with records at this end of the log."""
+
+    owner: str
+    seen: Lease
+    at: int = _ANY
+    head: ClassVar[str] = "claim"
+
+    def values(self) -> dict[str, Any]:
+        """See `Asked.values`."""
+        seen = {"seen_epoch": self.seen.epoch, "seen_owner": blob(self.seen.owner), "seen_counter": self.seen.counter}
+        return super().values() | seen | {"owner": blob(self.owner), "head": self.at}
+
+    def done(self, epoch: int, sent: int) -> Held:
+        """See `Asked.done`."""
+        return Held(Lease(self.session, epoch, self.owner, 0), sent)
+
+    def refuse(self, row: Row | None, *, incarnation: int, url: str) -> None:
+        """See `Asked.refuse`."""
+        if row is None:
+            raise refusals.unknown(self.session, url=url)
+        if row.lease != self.seen:
+            raise refusals.held(row.lease)
+        if self.at not in (_ANY, row.seq):
+            raise refusals.conflict(self.session, head=row.seq, expected=self.at)
+        check_incarnation(self.session, self.batch, newest=epoch_after(self.seen.epoch, incarnation=incarnation))
+
+    def is_ours(self, row: Row | None, connection: Connection, sql: Statements) -> bool:
+        """See `Asked.is_ours`: only we write in the epoch that is ours."""
+        if row is None or row.lease.owner != self.owner or row.lease.epoch <= self.seen.epoch or row.lease.counter:
+            return False
+        return self.ends_there(row, connection, sql)
+
+
+@dataclass(eq=False)
+class Create(Asked):
+    """A new session in this family, in the first epoch after `after`; with what its owner begins with."""
+
+    owner: str
+    family: str
+    after: int = 0
+    head: ClassVar[str] = "create"
+
+    def values(self) -> dict[str, Any]:
+        """See `Asked.values`."""
+        more = {"seen_epoch": self.after, "family": self.family.encode(), "owner": blob(self.owner)}
+        records = self.batch.records
+        more |= {"until": self.until if records else 0, "chain": self.chain or bytes(32)}
+        return super().values() | more | {"turn": turn_of(self.family.encode()), "envelope": self.batch.envelope}
+
+    def done(self, epoch: int, sent: int) -> Held:
+        """See `Asked.done`."""
+        return Held(Lease(self.session, epoch, self.owner, 0), sent)
+
+    def refuse(self, row: Row | None, *, incarnation: int, url: str) -> None:
+        """See `Asked.refuse`. A row without an id was met before, as an erased session."""
+        del url
+        if row is not None:
+            raise refusals.exists(self.session)
+        check_incarnation(self.session, self.batch, newest=epoch_after(self.after, incarnation=incarnation))
+
+    def is_ours(self, row: Row | None, connection: Connection, sql: Statements) -> bool:
+        """See `Asked.is_ours`."""
+        if row is None or row.lease.owner != self.owner or row.lease.counter or row.lease.epoch <= self.after:
+            return False
+        return row.seq == max(0, self.until) and self.ends_there(row, connection, sql)
+
+
+@dataclass(eq=False)
+class PutChunks(Asked):
+    """Chunks alone, of whoever may write."""
+
+    epoch: int | None
+    head: ClassVar[str] = "held"
+
+    def values(self) -> dict[str, Any]:
+        """See `Asked.values`."""
+        return super().values() | {"epoch": _number(self.epoch)}
+
+    def done(self, epoch: int, sent: int) -> None:
+        """See `Asked.done`."""
+
+    def refuse(self, row: Row | None, *, incarnation: int, url: str) -> None:
+        """See `Asked.refuse`."""
+        del incarnation
+        check_held(self.session, row, epoch=self.epoch, url=url)
+
+    def is_ours(self, row: Row | None, connection: Connection, sql: Statements) -> bool:
+        """See `Asked.is_ours`: it is done again, which does no harm."""
+        del row, connection, sql
+        return False
+
+
+@dataclass(eq=False)
+class Within(Asked):
+    """A batch whose conditions were looked at in the transaction that it is written in."""
+
+    def done(self, epoch: int, sent: int) -> None:
+        """See `Asked.done`."""
+
+    def refuse(self, row: Row | None, *, incarnation: int, url: str) -> None:
+        """See `Asked.refuse`."""
+
+    def is_ours(self, row: Row | None, connection: Connection, sql: Statements) -> bool:
+        """See `Asked.is_ours`."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class Fork(Within):
+    """A session that nobody holds, which goes on from `base`, of this family."""
+
+    base: Base
+    epoch: int
+    family: bytes
+    head: ClassVar[str] = "fork"
+
+    def values(self) -> dict[str, Any]:
+        """See `Asked.values`."""
+        more = {"base": digest_of(self.base.session), "base_seq": self.base.seq, "epoch": self.epoch}
+        return super().values() | more | {"turn": turn_of(self.family)}
+
+
+@dataclass(eq=False)
+class Amend(Within):
+    """What an amendment appends to a session whose row is locked, with the chunks of its change."""
+
+    change: Change
+    at: int
+    head: ClassVar[str] = "amend"
+
+    def __post_init__(self) -> None:
+        self.batch = replace(self.batch, chunks={**self.batch.chunks, **self.change.chunks})
+        Asked.__post_init__(self)
+
+    def values(self) -> dict[str, Any]:
+        """See `Asked.values`."""
+        return super().values() | {"until": max(self.at, self.until)}
+
+
+def check_held(session: str, row: Row | None, *, epoch: int | None, url: str) -> Row:
+    """The row, if it is held in this epoch, or without one by nobody."""
+    if row is None:
+        raise refusals.unknown(session, url=url)
+    if epoch is None:
+        if row.lease.owner:
+            raise refusals.held_by(row.lease)
+    elif row.lease.epoch != epoch or not row.lease.owner:
+        raise refusals.fenced(row.lease, epoch=epoch)
+    return row
+
+
+def turn_of(family: bytes) -> int:
+    """The lock that those hold who may make the first, or end the last, session of a family."""
+    return int.from_bytes(sha256(b"perdure family " + family).digest()[:8], signed=True)
+
+
+def spoiled(asked: Asked) -> Any:
+    """What one comes to whose own statement found out that it may not be."""
+    if asked.lost and isinstance(asked, Append) and asked.epoch is not None and not asked.batch.records:
+        return asked.done(asked.epoch, 0)  # only who holds the session takes: it was this very batch
+    if asked.batch.envelope is not None and not asked.batch.taken:
+        return refusals.other_envelope(asked.session)
+    return refusals.taken(asked.session, number=asked.batch.taken[0])
+
+
+def statement(sql: Statements, some: list[Asked]) -> tuple[str, dict[str, Any]]:
+    """The statement that writes all of these, and its values. More than one must be appends, of one session each."""
+    parts, values = _parts(some)
+    head = some[0].head
+    if head == Append.head:
+        values |= _appends(some)
+    else:
+        values |= some[0].values()
+        parts |= {"envelope"} if some[0].batch.envelope is not None and head == Create.head else set()
+    return sql.writing(head, frozenset(parts)), values
+
+
+def _appends(some: Iterable[Any]) -> dict[str, Any]:
+    rows = [
+        (
+            a.digest,
+            _NO_EPOCH if a.epoch is None else a.epoch,
+            a.at,
+            max(a.at, a.until),
+            a.first,
+            a.chain,
+            a.batch.summary,
+        )
+        for a in some
+    ]
+    names = ("digests", "epochs", "heads", "untils", "firsts", "chains", "summaries")
+    return dict(zip(names, _columns(rows, "bnnnnbb"), strict=True))
+
+
+def _number(epoch: int | None) -> int:
+    return _NO_EPOCH if epoch is None else epoch
+
+
+def _parts(some: list[Asked]) -> tuple[set[str], dict[str, Any]]:
+    """What goes in with the heads: which parts there are, and their rows, each with the place of its batch."""
+    rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _LAYOUTS}
+    for place, asked in enumerate(some, 1):
+        batch = asked.batch
+        rows["records"] += [(place, r.seq, r.epoch, KINDS[r.kind], r.time_us, r.chain, r.body) for r in batch.records]
+        points = {point.seq: point for point in batch.points}.values()
+        rows["points"] += [
+            (place, p.seq, p.parent, p.flags, p.time_us, None if p.name is None else blob(p.name)) for p in points
+        ]
+        rows["keyframes"] += [(place, seq, record) for seq, record in dict(batch.keyframes).items()]
+        rows["marks"] += [(place, mark, seq) for mark, seq in batch.marks]
+        rows["chunks"] += [(place, *chunk) for chunk in sorted(batch.chunks.items())]
+        rows["taken"] += [(place, number) for number in batch.taken]
+    values: dict[str, Any] = {}
+    for name, (columns, kinds) in _LAYOUTS.items():
+        if rows[name]:
+            values |= zip(columns, _columns(rows[name], kinds), strict=True)
+    return {name for name in rows if rows[name]}, values
+
+
+_LAYOUTS: Final = {
+    "records": (("r_place", "r_seq", "r_epoch", "r_kind", "r_time", "r_chain", "r_body"), "nnnnnbb"),
+    "points": (("p_place", "p_seq", "p_parent", "p_flags", "p_time", "p_name"), "nnnnnb"),
+    "keyframes": (("k_place", "k_seq", "k_record"), "nnn"),
+    "marks": (("m_place", "m_mark", "m_seq"), "nbn"),
+    "chunks": (("c_place", "c_digest", "c_content"), "nbb"),
+    "taken": (("t_place", "t_number"), "nn"),
+}
+"""The columns of each part, and whether they are numbers or blobs."""
+
+
+def portions(chunks: Mapping[bytes, bytes]) -> Iterator[dict[bytes, bytes]]:
+    """These in parts of about 16 MB; one part if there are none."""
+    part: dict[bytes, bytes] = {}
+    size = 0
+    for digest, content in chunks.items():
+        if part and size + len(content) > _PORTION_BYTES:
+            yield part
+            part, size = {}, 0
+        part[digest], size = content, size + len(content)
+    yield part
+
+
+def _columns(rows: list[tuple[Any, ...]], kinds: str) -> list[Numbers | Blobs]:
+    columns = zip(kinds, zip(*rows, strict=True), strict=True)
+    return [Numbers(column) if kind == "n" else Blobs(column) for kind, column in columns]
+
+
+def verdict(asked: Asked, row: Row | None, *, incarnation: int, url: str) -> PerdureError | None:
+    """Why nothing was written for it; None: there is no reason any more."""
+    try:
+        asked.refuse(row, incarnation=incarnation, url=url)
+    except PerdureError as refusal:
+        return refusal
+    return None
