@@ -82,6 +82,11 @@ class Address:
             return self._given.reveal()
         return self._given if self._given is not None else self.credential("password")
 
+    @property
+    def given(self) -> Secret | str | None:
+        """The password that was given beside the URL, for who opens another place with it."""
+        return self._given
+
     def credential(self, name: str) -> str | None:
         """An option that is not shown, such as `secret_access_key`."""
         return dict(self._credentials).get(name)
@@ -166,6 +171,8 @@ def _split(url: str) -> tuple[str, str]:
     if scheme is None:
         raise StoreUrlError("a store on a server is named by a URL: scheme://user@host/…")
     rest = url.partition(":")[2]
+    if scheme == "tiered" and not rest.startswith("//"):
+        return scheme, rest  # it names no server
     if not rest.startswith("//"):
         _refuse(scheme, "after its scheme come two slashes")
     return scheme, rest[2:]

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, Final
 
 from perdure import faults
-from perdure.log import GENESIS, Base, Record
+from perdure.log import Base, Record
 from perdure.stores import refusals
 from perdure.stores.conditions import (
     check_batch,
@@ -21,8 +21,9 @@ from perdure.stores.conditions import (
     check_opening,
     epoch_after,
 )
-from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Store, Watch
+from perdure.stores.contract import Batch, Change, Head, Held, Item, Lease, Point, Watch
 from perdure.stores.ids import check_session_id
+from perdure.stores.memory_copies import MemoryCopies
 from perdure.stores.memory_rows import Opened, Place, Session, add, apply, record_at
 
 _PLACES: Final[dict[str, Place]] = {}
@@ -34,7 +35,7 @@ def open_url(place: str, **options: Any) -> MemoryStore:
     return MemoryStore(place, **options)
 
 
-class MemoryStore(Store):
+class MemoryStore(MemoryCopies):
     """Sessions in memory. Stores of one `name` share them for the life of the process; "" is a fresh place each time.
 
     An acknowledged append is seen by every thread, and gone with the process.
@@ -66,7 +67,8 @@ class MemoryStore(Store):
             self._check_new(session)
             source = self._session(base.session)
             check_fork(session, batch, base=base, own_from=source.seam + 1, head=source.end)
-            found = Session(source.family, Lease(session, epoch, "", 0), next(place.changes), base=base)
+            made = Lease(session, epoch, "", 0)
+            found = Session(source.family, made, next(place.changes), end=base.seq, base=base)
             add(place, found, batch)
             faults.reach("fork.inside")
             place.sessions[session] = found
@@ -173,8 +175,7 @@ class MemoryStore(Store):
         """See `Store.read`."""
         with self._open():
             end = self._session(session).end if upto is None else upto
-            parts = [(max(after, s.seam) - s.seam, min(end, last) - s.seam, s) for s, last in self._segments(session)]
-            return chain.from_iterable(s.records[first:last] for first, last, s in parts if first < last)
+            return chain.from_iterable([s.between(after, min(end, last)) for s, last in self._segments(session)])
 
     def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
         """See `Store.read_at`."""
@@ -373,9 +374,8 @@ class MemoryStore(Store):
         return segments
 
     def _head(self, session: str, found: Session) -> Head:
-        last = found.records[-1].chain if found.records else GENESIS
         bases = tuple(s.base for s, _ in self._segments(session) if s.base)
-        return Head(session, found.family, found.end, last, found.lease.epoch, found.summary, bases)
+        return Head(session, found.family, found.end, found.chain, found.lease.epoch, found.summary, bases)
 
     def _held(self, session: str, *, epoch: int | None) -> Session:
         found = self._session(session)

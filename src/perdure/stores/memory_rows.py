@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+from perdure.log import GENESIS
 from perdure.stores import refusals
 from perdure.stores.watch import Bells
 
@@ -25,7 +26,10 @@ class Session:
     family: str
     lease: Lease
     changed: int
-    records: list[Record] = field(default_factory=list)
+    end: int = 0
+    chain: bytes = GENESIS
+    is_copy: bool = False
+    records: dict[int, Record] = field(default_factory=dict)
     points: dict[int, Point] = field(default_factory=dict)
     keyframes: dict[int, int] = field(default_factory=dict)
     marks: dict[bytes, set[int]] = field(default_factory=dict)
@@ -40,10 +44,9 @@ class Session:
         """The last record that it has from its base."""
         return self.base.seq if self.base else 0
 
-    @property
-    def end(self) -> int:
-        """The number of its last record."""
-        return self.seam + len(self.records)
+    def between(self, after: int, last: int) -> list[Record]:
+        """Its own records after this one up to that one: of a copy those that are there."""
+        return [self.records[n] for n in range(max(after, self.seam) + 1, min(last, self.end) + 1) if n in self.records]
 
 
 @dataclass(slots=True)
@@ -79,7 +82,9 @@ class Opened:
 def add(place: Place, found: Session, batch: Batch) -> None:
     """All that a batch writes, but the inbox."""
     place.chunks.setdefault(found.family, {}).update(batch.chunks)
-    found.records += batch.records
+    for record in batch.records:
+        found.records[record.seq] = record
+        found.end, found.chain = record.seq, record.chain
     found.points.update((point.seq, point) for point in batch.points)
     found.keyframes.update(batch.keyframes)
     for mark, seq in batch.marks:
@@ -90,8 +95,7 @@ def add(place: Place, found: Session, batch: Batch) -> None:
 def apply(found: Session, change: Change) -> None:
     """What an amendment changes of what is there, but chunks."""
     for seq, body in change.bodies:
-        place = seq - found.seam - 1
-        found.records[place] = replace(found.records[place], body=body)
+        found.records[seq] = replace(found.records[seq], body=body)
     for seq in change.points:
         found.points.pop(seq, None)
     for seq in change.keyframes:
@@ -103,6 +107,6 @@ def apply(found: Session, change: Change) -> None:
 def record_at(session: str, segments: list[tuple[Session, int]], seq: int) -> Record:
     """The record of this number, in whichever of the segments it is. Raises `MissingError`."""
     for segment, last in segments:
-        if segment.seam < seq <= last:
-            return segment.records[seq - segment.seam - 1]
+        if segment.seam < seq <= last and seq in segment.records:
+            return segment.records[seq]
     raise refusals.missing_record(session, seq=seq)

@@ -70,7 +70,7 @@ def open_store(
     keys; `KeyWrongError`, `StorePlainError` and `KeysError` with them.
     """
     given = None if keys is None else keys_from(keys)
-    store = _opened(os.fspath(url), password, options)
+    store = open_bare(url, password=password, **options)
     try:
         return _plain(store) if given is None else _sealed(store, given)
     except KeyWrongError as error:
@@ -100,7 +100,9 @@ def _sealed(store: Store, keys: Keys) -> Store:
     return SealedStore(store, keys)
 
 
-def _opened(url: str, password: Secret | str | None, options: dict[str, object]) -> Store:
+def open_bare(url: str | os.PathLike[str], *, password: Secret | str | None = None, **options: object) -> Store:
+    """The store as it is, without keys, sealed or not: what something is put around."""
+    url = os.fspath(url)
     scheme = scheme_of(url) or "sqlite"
     if scheme in LOCAL:
         if password is not None:

@@ -12,7 +12,7 @@ from perdure.values import tokens
 
 LOGGERS: Final = (
     *("perdure.gc", "perdure.inbox", "perdure.keyframes", "perdure.scrub", "perdure.secrets", "perdure.session"),
-    *("perdure.snapshots", "perdure.state", "perdure.store", "perdure.stream", "perdure.witness"),
+    *("perdure.snapshots", "perdure.state", "perdure.store", "perdure.stream", "perdure.tiered", "perdure.witness"),
 )
 """All that anything is logged to."""
 

@@ -30,6 +30,17 @@ VALUES (:id, :family, 0, zeroblob(32), :epoch, :owner, 0, :tick, 0, x'');
 INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, sent, summary, base, base_seq)
 VALUES (:id, :family, :seq, :chain, :epoch, x'', 0, :tick, 0, :summary, :base, :base_seq);
 
+-- name: adopt
+INSERT INTO sessions (id, family, seq, chain, epoch, owner, counter, tick, sent, summary, base_seq)
+VALUES (:id, :family, :seq, :chain, :epoch, :owner, :counter, :tick, 0, :summary, :seq);
+
+-- name: copies
+SELECT id, (
+    SELECT coalesce(sum(length(body)), 0) FROM records
+    WHERE key BETWEEN sessions.number << 32 AND sessions.number << 32 | 4294967295
+)
+FROM sessions WHERE base IS NULL AND base_seq IS NOT NULL ORDER BY tick DESC;
+
 -- name: bases
 WITH RECURSIVE up (number, base, base_seq) AS (
     SELECT number, base, base_seq FROM sessions WHERE number = ?
@@ -50,6 +61,9 @@ UPDATE sessions SET counter = ? WHERE number = ?;
 
 -- name: add_record
 INSERT INTO records (key, epoch, kind, time_us, chain, body) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: fill_record
+INSERT OR IGNORE INTO records (key, epoch, kind, time_us, chain, body) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: add_point
 INSERT OR REPLACE INTO points (key, parent, flags, name, time_us) VALUES (?, ?, ?, ?, ?);
@@ -129,6 +143,9 @@ DELETE FROM inbox WHERE key = ?;
 INSERT INTO chunks (family, digest, content) VALUES (?, ?, ?)
 ON CONFLICT (family, digest) DO UPDATE SET content = excluded.content WHERE content IS NOT excluded.content;
 
+-- name: fill_chunk
+INSERT OR IGNORE INTO chunks (family, digest, content) VALUES (?, ?, ?);
+
 -- name: chunk
 SELECT content FROM chunks WHERE family = ? AND digest = ?;
 
@@ -182,5 +199,6 @@ SELECT s.id, s.seq, r.key & 4294967295
 FROM sessions s LEFT JOIN records r ON r.key = (
     SELECT max(key) FROM records WHERE key BETWEEN s.number << 32 AND s.number << 32 | 4294967295
 )
-WHERE coalesce(r.key & 4294967295, s.base_seq, 0) <> s.seq OR (s.seq > 0 AND r.chain <> s.chain)
+WHERE max(coalesce(r.key & 4294967295, 0), coalesce(s.base_seq, 0)) <> s.seq
+   OR (r.key & 4294967295 = s.seq AND r.chain <> s.chain)
 LIMIT 1;

@@ -38,6 +38,9 @@ class Row(NamedTuple):
     seam: int = 0
     """The last record that it has from its base."""
 
+    is_copy: bool = False
+    """Whether it is kept elsewhere: it says where it begins, and has no base."""
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -60,13 +63,14 @@ def find(db: sqlite3.Connection, session: str) -> Row | None:
     if found is None:
         return None
     number, family, epoch, owner, counter, seq, tick, sent, base, seam, newest_tick = found
-    is_fork = base is not None or seam is not None
+    is_copy = base is None and seam is not None
+    begins = () if seam is None and base is None else (seam,) if is_copy else (base, seam)
     if not (_are_numbers(number, family, epoch, counter, seq, tick, sent) and seq <= _SEQ_MAX) or (
-        is_fork and not (_are_numbers(base, seam) and seam <= seq)
+        begins and not (_are_numbers(*begins) and seam <= seq)
     ):
         raise DamageError(f"{session}: its row is not what was written")
     lease = Lease(session, epoch, text(owner), counter)
-    return Row(number, family, lease, seq, tick, newest_tick, sent, base, seam or 0)
+    return Row(number, family, lease, seq, tick, newest_tick, sent, base, 0 if is_copy else seam or 0, is_copy)
 
 
 def _of(db: sqlite3.Connection, session: str, statement: str) -> tuple[Any, ...] | None:
@@ -99,11 +103,16 @@ def bases(db: sqlite3.Connection, session: str, number: int) -> list[tuple[int, 
 
 def create(db: sqlite3.Connection, lease: Lease, *, family: str) -> Row:
     """An empty session with this lease, in this family, which is founded if it is not there."""
-    founded = db.execute(SQL["found_family"], (family,))
-    number = founded.lastrowid if founded.rowcount else db.execute(SQL["family"], (family,)).fetchone()[0]
-    tick = new_tick(db)
+    number, tick = family_number(db, family), new_tick(db)
     made = {"id": lease.session, "family": number, "owner": blob(lease.owner), "epoch": lease.epoch, "tick": tick}
-    return Row(db.execute(SQL["create"], made).lastrowid or 0, number or 0, lease, 0, tick, tick, 0)
+    return Row(db.execute(SQL["create"], made).lastrowid or 0, number, lease, 0, tick, tick, 0)
+
+
+def family_number(db: sqlite3.Connection, family: str) -> int:
+    """The number of a family, which is founded if it is not there."""
+    founded = db.execute(SQL["found_family"], (family,))
+    found = founded.lastrowid if founded.rowcount else db.execute(SQL["family"], (family,)).fetchone()[0]
+    return found or 0
 
 
 def fork(db: sqlite3.Connection, session: str, row: Row, batch: Batch, *, base: Base, epoch: int) -> None:
@@ -310,6 +319,11 @@ def delete(db: sqlite3.Connection, row: Row, session: str) -> None:
     if forks:
         raise refusals.has_forks(session, forks=forks)
     db.execute(SQL["bury"], (_tomb(session),))
+    remove(db, row)
+
+
+def remove(db: sqlite3.Connection, row: Row) -> None:
+    """Removes a session's rows, and its family's chunks with the last of the family."""
     for table in ("records", "points", "keyframes", "inbox"):
         db.execute(SQL[f"delete_{table}"], _keys(row.number))
     for table in ("marks", "sent_marks"):

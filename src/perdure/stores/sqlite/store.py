@@ -28,11 +28,12 @@ from perdure.stores.conditions import (
     check_opening,
     epoch_after,
 )
-from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point, Store, Watch
+from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lease, Point, Watch
 from perdure.stores.ids import check_session_id
 from perdure.stores.sqlite import envelopes, file, fork, incarnations, rows
 from perdure.stores.sqlite.checkpoint import Checkpointer, size_of
 from perdure.stores.sqlite.commit import Writers
+from perdure.stores.sqlite.copies import SqliteCopies
 from perdure.stores.sqlite.descriptor import Descriptor
 from perdure.stores.sqlite.health import health
 from perdure.stores.sqlite.link import Link
@@ -57,7 +58,7 @@ def open_url(place: str, **options: Any) -> SqliteStore:
     return SqliteStore(place, **options)
 
 
-class SqliteStore(Store):
+class SqliteStore(SqliteCopies):
     """Sessions in the SQLite file `path`, which is made if it is not there. Its folder must be there.
 
     Any number of processes of one machine may have it open; a writer waits up to `busy_s` seconds for the others'

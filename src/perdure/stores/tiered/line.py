@@ -1,0 +1,120 @@
+"""A session as this process writes it: what one tier has acknowledged and the other has not yet, in order.
+
+It knows no store: what is queued here is written by who takes it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from perdure import clock
+from perdure.log import Record
+from perdure.stores.contract import Batch
+
+TOGETHER_BYTES: Final = 4 << 20
+"""So much is written to the other tier in one append. A longer batch goes to cold first, whose limit may be lower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A batch that follows `head`, acknowledged at `since_s`."""
+
+    batch: Batch
+    head: int
+    epoch: int
+    size: int
+    since_s: float
+
+    @property
+    def end(self) -> int:
+        """The end of the log after it."""
+        return self.head + len(self.batch.records)
+
+
+class Line:
+    """The writes of one session. Who writes holds `writing`; who copies holds `copying`, and never asks for the other.
+
+    `epoch` is the one in which hot's copy takes appends of ours, by the number `copy`; None while it does not.
+    """
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.writing = threading.RLock()
+        self.copying = threading.RLock()
+        self.epoch: int | None = None
+        self.copy = 0
+        self.sent = 0
+        self.last: Record | None = None
+        self._queue: deque[Queued] = deque()
+        self._mutex = threading.Lock()
+
+    def add(self, batch: Batch, *, head: int, epoch: int) -> int:
+        """Queues what one tier has. How many bytes it is."""
+        size = size_of(batch)
+        with self._mutex:
+            self._queue.append(Queued(batch, head, epoch, size, clock.monotonic_s()))
+        return size
+
+    def next(self) -> tuple[Queued, ...]:
+        """What is to be written next, together."""
+        with self._mutex:
+            chosen: list[Queued] = []
+            size = 0
+            for queued in self._queue:
+                if chosen and (size + queued.size > TOGETHER_BYTES or queued.epoch != chosen[0].epoch):
+                    break
+                chosen.append(queued)
+                size += queued.size
+            return tuple(chosen)
+
+    def done(self, count: int) -> int:
+        """The first so many are written. How many bytes they were."""
+        with self._mutex:
+            return sum(self._queue.popleft().size for _ in range(count))
+
+    def all(self) -> tuple[Queued, ...]:
+        """All that waits."""
+        with self._mutex:
+            return tuple(self._queue)
+
+    def waits_s(self) -> float:
+        """For how long the oldest has waited."""
+        with self._mutex:
+            return clock.monotonic_s() - self._queue[0].since_s if self._queue else 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._queue
+
+
+def together(queued: Sequence[Queued]) -> Batch:
+    """Several batches that follow one another, as one."""
+    if len(queued) == 1:
+        return queued[0].batch
+    batches = [one.batch for one in queued]
+    chunks: dict[bytes, bytes] = {}
+    for batch in batches:
+        chunks |= batch.chunks
+    has_views = all(len(batch.views) == len(batch.records) for batch in batches)
+    return Batch(
+        records=tuple(record for batch in batches for record in batch.records),
+        points=tuple({point.seq: point for batch in batches for point in batch.points}.values()),
+        marks=tuple(mark for batch in batches for mark in batch.marks),
+        keyframes=tuple(dict(pair for batch in batches for pair in batch.keyframes).items()),
+        summary=next((batch.summary for batch in reversed(batches) if batch.summary), b""),
+        taken=tuple(number for batch in batches for number in batch.taken),
+        chunks=chunks,
+        views=tuple(view for batch in batches for view in batch.views) if has_views else (),
+    )
+
+
+def size_of(batch: Batch) -> int:
+    """Bytes of bodies, chunks and the index, about."""
+    rows = len(batch.points) + len(batch.marks) + len(batch.records)
+    chunks: Mapping[bytes, bytes] = batch.chunks
+    return 64 * rows + sum(len(record.body) for record in batch.records) + sum(map(len, chunks.values()))
