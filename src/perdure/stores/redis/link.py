@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, TypeAlias, cast
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeAlias
 
 from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 
@@ -41,8 +41,8 @@ class Link:
     def __init__(self, target: Target) -> None:
         self.target, self.url = target, target.url
         self.proof: Command | None = None
-        self._pool = target.pool()
-        self._is_moved = False
+        self._idle: list[Wire] = []
+        self._moved_to: tuple[str, int] | None = None
         self._is_closed = False
         self._pid = os.getpid()
         self._is_owing = False
@@ -62,7 +62,7 @@ class Link:
     def close(self) -> None:
         """Gives the connections up, for good."""
         self._is_closed = True
-        self._pool.disconnect()
+        self._drop()
 
     def ask(self, call: Call) -> Any:
         """What a script that only reads tells, or raises."""
@@ -105,16 +105,26 @@ class Link:
     @contextmanager
     def connection(self) -> Iterator[Wire]:
         """A connection for this thread. One that was left in the middle of something is not used again."""
-        pool, is_whole = self._pool, False
-        taken = pool.get_connection()
-        connection = cast("Wire", taken)
+        host = self._moved_to
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self.target.connection(*(host or ()))
+        is_whole = False
         try:
             yield connection
-            is_whole = True
+            is_whole = not self._is_closed and host == self._moved_to
         finally:
-            if not is_whole:
+            if is_whole:
+                self._idle.append(connection)
+            else:
                 connection.disconnect()
-            pool.release(taken)
+
+    def _drop(self) -> None:
+        """Gives up the connections that nobody uses just now."""
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop().disconnect()
 
     def _told(self, call: Call, reply: Reply) -> Any:
         if isinstance(reply, PerdureError):
@@ -183,13 +193,15 @@ class Link:
             raise meaning(error, url=self.url) from error
         if patience.is_over():
             raise unreachable(error, url=self.url, busy_s=self.target.busy_s, written=written) from error
-        self._pool.disconnect(inuse_connections=False)
-        if isinstance(error, MovedError) and not self._is_moved:
-            self._pool, self._is_moved = self.target.pool(error.host, error.port), True
+        if isinstance(error, MovedError) and self._moved_to is None:
+            self._moved_to = (error.host, error.port)
+        elif is_elsewhere(error) or isinstance(error, LOST):
+            self._moved_to = None  # the server of the URL says where it is now
+            patience.pause()
+        else:
+            patience.pause()
             return
-        if self._is_moved and (is_elsewhere(error) or isinstance(error, LOST)):
-            self._pool, self._is_moved = self.target.pool(), False
-        patience.pause()
+        self._drop()
 
 
 class _Patience:

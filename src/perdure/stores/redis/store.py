@@ -68,7 +68,7 @@ class RedisStore(Reader):
         super().__init__(link)
         self._group = Writers(link)
         self._tails = Tails()
-        self._listener = Listener(connect=target.listening, channel=self._channel)
+        self._listener = Listener(connect=target.connection, channel=self._channel)
         self._newest = 0
         self._receipt_ms = round(max(_RECEIPT_S_MIN, 6 * target.busy_s) * 1000)
         self._ttl: Word = b"" if target.ttl_ms is None else target.ttl_ms
@@ -258,7 +258,6 @@ class RedisStore(Reader):
         return Health(
             problems=now.problems(waits_for_aof=self._waits_for_aof()),
             used=now.number("used_memory"),
-            unused=max(0, now.number("allocator_resident") - now.number("allocator_allocated")),
             log=now.number("aof_current_size") if now.has_aof else None,
             free=max(0, most - now.number("used_memory")) if most else None,
         )
@@ -307,7 +306,7 @@ class RedisStore(Reader):
 
     def _start(self, *, receipt: bool, lasts: bool = True) -> tuple[Word, ...]:
         """What the arguments of every script that writes begin with."""
-        return (clock.new_bytes(16) if receipt else b"", self._receipt_ms, self._ttl if lasts else b"")
+        return (clock.new_bytes(16).hex() if receipt else b"", self._receipt_ms, self._ttl if lasts else b"")
 
     def _write(
         self,

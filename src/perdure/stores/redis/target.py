@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-from redis import Connection, ConnectionPool, SSLConnection
+from redis import Connection, SSLConnection
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.retry import Retry
@@ -93,16 +93,16 @@ class Target:
         """What all keys of the place begin with. In braces, a hash tag: on a cluster all are in one slot."""
         return f"{{{self.prefix}}}"
 
-    def pool(self, host: str | None = None, port: int | None = None) -> ConnectionPool:
-        """Connections to the server, or to another that it named.
+    def connection(self, host: str | None = None, port: int | None = None) -> Wire:
+        """A connection to the server, or to another that it named.
 
         The driver never repeats what it sent: a write whose answer was lost is repeated by us, with what shows whether
         it was done.
         """
         is_tls = self.address.scheme == "rediss"
         given = dict(self.address.options)
-        return ConnectionPool(
-            connection_class=SSLConnection if is_tls else Connection,
+        kind = SSLConnection if is_tls else Connection
+        made = kind(
             host=host or self.host,
             port=port or self.port,
             db=self.db,
@@ -112,13 +112,9 @@ class Target:
             socket_keepalive=True,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
-            max_connections=1 << 16,
             **{name: read(given[name]) for name, read in _TLS.items() if is_tls and name in given},
         )
-
-    def listening(self) -> Wire:
-        """A connection on which one waits for what the server tells."""
-        return cast("Wire", self.pool().make_connection())
+        return cast("Wire", made)
 
     @property
     def timeout_s(self) -> float:

@@ -8,7 +8,8 @@ return run(function()
   end
   local row = as_seen(ARGV[4], ARGV[5], ARGV[6], ARGV[7])
   local id, batch = row.id, batch_at(15)
-  check_all(row, '')
+  check_all(row, '', {'records', 'points', 'keyframes', 'marks', 'inbox'})
+  check_chunks(row.family, batch)
   check_head(row, ARGV[8], ARGV[9])
   local change, from = {}, batch.after
   for offset, name in ipairs({'bodies', 'points', 'keyframes', 'marks', 'family'}) do

@@ -15,7 +15,9 @@ return run(function()
     end
   end
   local row = held(id, epoch)
-  check_all(row, ARGV[3])
+  check_all(row, ARGV[3], batch.kinds)
+  check_chunks(row.family, batch)
+  check_front(row)
   if batch.incarnation and batch.incarnation < math.floor(tonumber(row.epoch) / 4294967296) then
     refuse('over', id, row.epoch)
   end

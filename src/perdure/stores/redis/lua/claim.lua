@@ -6,7 +6,7 @@ return run(function()
     return told
   end
   local row = as_seen(ARGV[4], ARGV[8], ARGV[9], ARGV[10])
-  check_all(row, ARGV[3])
+  check_all(row, ARGV[3], {})
   check_incarnation(ARGV[7])
 
   local fields = {}

@@ -58,9 +58,11 @@ end
 
 local function row_of(id)
   local name = key('session', id)
-  typed(name, 'hash')
-  local found = redis.call('HMGET', name, unpack(FIELDS))
-  if not found[1] then
+  local found = redis.pcall('HMGET', name, unpack(FIELDS))
+  if found.err then
+    typed(name, 'hash')
+    error(found)
+  elseif not found[1] then
     return nil
   end
   local row = {id = id}

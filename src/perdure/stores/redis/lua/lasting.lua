@@ -70,13 +70,25 @@ local function elders_of(row)
   return found
 end
 
--- Before anything is written to this session: all that a write may touch is as it must be.
-local function check_all(row, ttl)
-  check_types(row.id, row.family)
-  if row.base then
-    typed(key('forks', row.base), 'set')
+-- Before anything is written to this session: what the write touches is as it must be. `kinds` are its keys; a session
+-- that comes or goes has all of them.
+local function check_all(row, ttl, kinds)
+  local lasts = row.ttl or row.expires or ttl ~= ''
+  if lasts or not kinds then
+    check_shared(row.family)
   end
-  row.elders = (row.ttl or row.expires or ttl ~= '') and elders_of(row) or {}
+  if not kinds then
+    kinds = {}
+    for kind in pairs(OWN) do
+      table.insert(kinds, kind)
+    end
+    check_front(row)
+    if row.base then
+      typed(key('forks', row.base), 'set')
+    end
+  end
+  check_types(row.id, kinds)
+  row.elders = lasts and elders_of(row) or {}
 end
 
 local function elders_last(row, at)

@@ -17,7 +17,9 @@ return run(function()
     end
   else
     row = as_seen(id, ARGV[10], ARGV[11], ARGV[12])
-    check_all(row, ARGV[3])
+    check_all(row, ARGV[3], batch.kinds)
+    check_chunks(row.family, batch)
+    check_front(row)
     check_head(row, ARGV[8], ARGV[9])
   end
   check_taken(id, batch)

@@ -5,7 +5,7 @@ return run(function()
   if not row or row.epoch ~= ARGV[5] or row.owner ~= ARGV[6] then
     return {'ok'}
   end
-  check_all(row, ARGV[3])
+  check_all(row, ARGV[3], {})
 
   redis.call('HINCRBY', key('session', row.id), 'counter', 1)
   set(row, {'owner', '', 'moved', text(now_ms())})

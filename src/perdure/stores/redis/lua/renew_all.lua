@@ -6,7 +6,7 @@ return run(function()
     local is_whole, row = pcall(function()
       local found = row_of(ARGV[place])
       if found and found.epoch == ARGV[place + 1] and found.owner == ARGV[place + 2] then
-        check_all(found, ARGV[3])
+        check_all(found, ARGV[3], {})
         return found
       end
     end)

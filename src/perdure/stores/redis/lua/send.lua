@@ -6,7 +6,7 @@ return run(function()
     return told
   end
   local row = session(ARGV[4])
-  check_all(row, ARGV[3])
+  check_all(row, ARGV[3], {'inbox', 'sent'})
   if ARGV[5] == '1' and redis.call('SISMEMBER', key('sent', row.id), ARGV[6]) == 1 then
     return {'ok'}
   end

@@ -1,11 +1,14 @@
 -- What every script that writes has, too: conditions, batches, and how long things last.
 
--- Before anything is written: all that a write to this session may touch is of its type, or is not there.
-local function check_types(id, family)
-  for kind, expected in pairs(OWN) do
-    typed(key(kind, id), expected)
+-- Before anything is written: what a write to this session touches is of its type, or is not there.
+local function check_types(id, kinds)
+  for _, kind in ipairs(kinds) do
+    typed(key(kind, id), OWN[kind])
   end
-  typed(key('session', id), 'hash')
+end
+
+-- The same of what all sessions share, for a session that comes, goes, or lasts only for a while.
+local function check_shared(family)
   for kind, expected in pairs(SHARED) do
     typed(key(kind, family), expected)
   end
@@ -14,11 +17,9 @@ local function check_types(id, family)
   if lasts ~= 'never' then
     number(key('family', family), 'expires', lasts)
   end
-  typed(HOUSE, 'hash')
   typed(SESSIONS, 'zset')
   typed(EXPIRING, 'zset')
   typed(ERASED, 'set')
-  number(HOUSE, 'tick', redis.call('HGET', HOUSE, 'tick'))
 end
 
 -- What a call with this receipt came to, if it was done already: its answer was lost. A call that is done leaves one.
@@ -92,7 +93,12 @@ local function batch_at(place)
     batch[name] = {from, from + length - 1}
     from = from + length
   end
-  batch.after = from
+  batch.after, batch.kinds = from, {}
+  for name, kind in pairs({records = 'records', points = 'points', keyframes = 'keyframes', marks = 'marks', taken = 'inbox'}) do
+    if batch[name][1] <= batch[name][2] then
+      table.insert(batch.kinds, kind)
+    end
+  end
   return batch
 end
 
@@ -105,6 +111,12 @@ end
 local function put(command, name, range)
   for from = range[1], range[2], SLICE do
     redis.call(command, name, unpack(ARGV, from, math.min(from + SLICE - 1, range[2])))
+  end
+end
+
+local function check_chunks(family, batch)
+  if batch.chunks[1] <= batch.chunks[2] then
+    typed(key('chunks', family), 'hash')
   end
 end
 
@@ -140,9 +152,18 @@ local function head_of(batch)
   return fields
 end
 
--- To the front of listings; one that is there already costs nothing.
+-- Before a session moves to the front of listings. One that is there already costs nothing.
+local function check_front(row)
+  local tick = redis.call('HGET', HOUSE, 'tick')
+  row.is_first = row.tick and row.tick == tick
+  if not row.is_first then
+    number(HOUSE, 'tick', tick)
+    typed(SESSIONS, 'zset')
+  end
+end
+
 local function to_front(row, fields)
-  if row.tick and row.tick == redis.call('HGET', HOUSE, 'tick') then
+  if row.is_first then
     return
   end
   local tick = redis.call('HINCRBY', HOUSE, 'tick', 1)
