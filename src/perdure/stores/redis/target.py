@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-from redis import Connection, SSLConnection
+from redis import Connection, ConnectionPool, SSLConnection
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.retry import Retry
@@ -94,27 +94,33 @@ class Target:
         return f"{{{self.prefix}}}"
 
     def connection(self, host: str | None = None, port: int | None = None) -> Wire:
-        """A connection to the server, or to another that it named.
+        """A connection to the server, or to another that it named."""
+        settings = self._settings() | ({"host": host, "port": port} if host else {})
+        return cast("Wire", self._kind(**settings))
 
-        The driver never repeats what it sent: a write whose answer was lost is repeated by us, with what shows whether
-        it was done.
-        """
-        is_tls = self.address.scheme == "rediss"
+    def pool(self) -> ConnectionPool:
+        """Connections of the same kind, for a client of the driver."""
+        return ConnectionPool(connection_class=self._kind, **self._settings())
+
+    @property
+    def _kind(self) -> type[Connection]:
+        return SSLConnection if self.address.scheme == "rediss" else Connection
+
+    def _settings(self) -> dict[str, Any]:
+        """The driver never repeats what it sent: that is done here, and a write so that it is not done twice."""
         given = dict(self.address.options)
-        kind = SSLConnection if is_tls else Connection
-        made = kind(
-            host=host or self.host,
-            port=port or self.port,
-            db=self.db,
-            credential_provider=_credentials(self.address),
-            socket_timeout=self.timeout_s,
-            socket_connect_timeout=self.timeout_s,
-            socket_keepalive=True,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-            **{name: read(given[name]) for name, read in _TLS.items() if is_tls and name in given},
-        )
-        return cast("Wire", made)
+        return {
+            "host": self.host,
+            "port": self.port,
+            "db": self.db,
+            "credential_provider": _credentials(self.address),
+            "socket_timeout": self.timeout_s,
+            "socket_connect_timeout": self.timeout_s,
+            "socket_keepalive": True,
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+            **{name: read(given[name]) for name, read in _TLS.items() if name in given},
+        }
 
     @property
     def timeout_s(self) -> float:
