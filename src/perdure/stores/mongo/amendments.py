@@ -93,8 +93,8 @@ class Amendments:
         self._chunks.put(found.family_key, amendment.chunks)
         old = self._bodies(found, amendment)
         if amendment.points or amendment.keyframes or amendment.marks:
-            about = {"s": Binary(found.key)}
-            self._replace(found, self._link.index, ((doc, amendment.index(doc)) for doc in self._link.index.find(about)))
+            rows = self._link.index.find({"s": Binary(found.key)})
+            self._replace(found, self._link.index, ((doc, amendment.index(doc)) for doc in rows))
         over = {"_id": Binary(found.key), "over": found.over}
         self._link.sessions.update_one(over, {"$unset": {"over": 1}})
         for seq, where in old:
@@ -133,7 +133,7 @@ class Amendments:
         return old
 
     def _replace(self, found: Session, documents: Documents, pairs: Iterable[tuple[Doc, Doc]]) -> None:
-        """Replaces documents that nobody has changed since they were read, while the amendment is the one to be done."""
+        """Replaces documents that nobody has changed since they were read, while the amendment is to be done."""
         some: list[ReplaceOne[Doc]] = []
         for old, new in pairs:
             if old != new:

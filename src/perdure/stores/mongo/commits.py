@@ -18,11 +18,11 @@ from perdure.stores.contract import Batch
 from perdure.stores.mongo.amendments import Amendments
 from perdure.stores.mongo.chunks import Chunks
 from perdure.stores.mongo.inbox import Inbox
-from perdure.stores.mongo.layout import TAIL_BYTES, Doc, Where, entry, kept_inside, new_attempt, size_of
+from perdure.stores.mongo.layout import TAIL_BYTES, Doc, Where, entry, kept_inside, key_of, new_attempt, size_of
 from perdure.stores.mongo.link import Link
 from perdure.stores.mongo.moving import Moved, move, move_all
 from perdure.stores.mongo.parts import Parts
-from perdure.stores.mongo.sessions import VISIBLE, Session, Sessions, check_taken, key_of, tie
+from perdure.stores.mongo.sessions import VISIBLE, Session, Sessions, check_taken, tie
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Commit:
     attempt: bytes = field(default_factory=new_attempt)
     is_tried: bool = False
     is_reached: bool = False
-    outside: Outside | None = None
+    elsewhere: Elsewhere | None = None
 
     def reach(self) -> None:
         """Tells a listening test, once, that all is written and nothing is visible."""
@@ -59,8 +59,8 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """What a commit has written outside of the document, and how the fence of the session was then."""
+class Elsewhere:
+    """What a commit has written elsewhere than in the document, and how the fence of the session was then."""
 
     fence: bytes | None
     bodies: list[Where]
@@ -97,10 +97,10 @@ class Commits:
         """Whether an earlier try was done. What was moved out of the document is looked at only after one."""
         if not commit.is_tried:
             return False
-        mark = Binary(commit.attempt)
-        if found.doc.get("last") == mark or any(one["a"] == mark for one in found.tail):
+        if commit.attempt in (found.doc.get("last"), *(one["a"] for one in found.tail)):
             return True
-        return self._link.index.find_one({"s": Binary(found.key), "a": mark}, {"_id": 1}) is not None
+        moved = {"s": Binary(found.key), "a": Binary(commit.attempt)}
+        return self._link.index.find_one(moved, {"_id": 1}) is not None
 
     def _is_ready(self, found: Session, commit: Commit) -> bool:
         """Judges; then brings what is in the way out of it, and what stands elsewhere to its place."""
@@ -110,25 +110,28 @@ class Commits:
             self._amendments.carry_over(found)
             return False
         self._inbox.remember(found, commit.batch.taken)
-        if commit.outside is None or commit.outside.fence != found.fence:
-            commit.outside = self._put_outside(found.key, found.family_key, commit.batch, fence=found.fence)
+        if commit.elsewhere is None or commit.elsewhere.fence != found.fence:
+            commit.elsewhere = self._put_elsewhere(found, commit.batch)
         return True
 
-    def put_outside(self, key: bytes, family: bytes, batch: Batch) -> list[Doc | Where]:
-        """Writes what is long of a batch for a session that is about to be made: its bodies, or where they are."""
-        return list(self._put_outside(key, family, batch, fence=None).bodies)
-
-    def _put_outside(self, key: bytes, family: bytes, batch: Batch, *, fence: bytes | None) -> Outside:
+    def put_bodies(self, key: bytes, batch: Batch) -> tuple[list[Where], bool]:
+        """Writes what is long of a batch: its bodies, or where they are, and whether any is elsewhere."""
         inside = kept_inside([record.body for record in batch.records])
         long = {record.seq: record.body for record, is_in in zip(batch.records, inside, strict=True) if not is_in}
         put = self._parts.put(key, long, attempt=new_attempt()) if long else {}
+        return [put.get(record.seq, record.body) for record in batch.records], bool(put)
+
+    def _put_elsewhere(self, found: Session, batch: Batch) -> Elsewhere:
+        bodies, is_elsewhere = self.put_bodies(found.key, batch)
         if batch.chunks:
-            self._chunks.put(family, batch.chunks)
-        return Outside(fence, [put.get(r.seq, r.body) for r in batch.records], bool(put or batch.chunks))
+            self._chunks.put(found.family_key, batch.chunks)
+        return Elsewhere(found.fence, bodies, is_elsewhere or bool(batch.chunks))
 
     def _try(self, found: Session | None, commit: Commit) -> int | None:
         """Changes the document, if it is as it must be. None: it is not."""
-        bodies = [record.body for record in commit.batch.records] if commit.outside is None else commit.outside.bodies
+        bodies = (
+            [record.body for record in commit.batch.records] if commit.elsewhere is None else commit.elsewhere.bodies
+        )
         one = entry(commit.batch, bodies, attempt=commit.attempt, end=commit.end)
         moved = self._moved(found, commit)
         commit.reach()
@@ -155,15 +158,20 @@ def _is_plain(commit: Commit) -> bool:
 
 
 def _condition(found: Session | None, commit: Commit, moved: Moved | None) -> Doc:
-    when: Doc = {"_id": Binary(key_of(commit.session)), **VISIBLE, "over": None, "last": {"$ne": Binary(commit.attempt)}}
+    when: Doc = {
+        "_id": Binary(key_of(commit.session)),
+        **VISIBLE,
+        "over": None,
+        "last": {"$ne": Binary(commit.attempt)},
+    }
     if moved is None:
         when["size"] = {"$lt": TAIL_BYTES}
     elif found is not None:
         when["n"] = found.doc["n"]
-    if commit.batch.taken:
-        when["inbox.n"] = {"$all": [Int64(number) for number in commit.batch.taken]}
-    if commit.outside is not None and commit.outside.is_fenced:
-        when["fence"] = commit.outside.fence
+    if commit.batch.taken and found is not None:
+        when["takes"] = found.doc["takes"]  # so what was in the inbox then is there still
+    if commit.elsewhere is not None and commit.elsewhere.is_fenced:
+        when["fence"] = commit.elsewhere.fence
     return when | commit.when
 
 

@@ -104,7 +104,9 @@ class Envelopes:
             if self._find(family) is not None:  # it came to count just now
                 return False
             seen = void
-        return self._all.replace_one({"_id": doc["_id"], "by": seen["by"], "of": seen.get("of")}, doc).matched_count == 1
+        return (
+            self._all.replace_one({"_id": doc["_id"], "by": seen["by"], "of": seen.get("of")}, doc).matched_count == 1
+        )
 
     def _insert(self, doc: Doc) -> bool:
         try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
-from bson import Binary, Int64
+from bson import Binary
 from pymongo import ReturnDocument
 
 from perdure.errors import DamageError, LimitError
@@ -60,7 +60,9 @@ class Inbox:
     def remember(self, found: Session, taken: Collection[int]) -> None:
         """Keeps the marks of items that are about to be taken; durable on return."""
         marked = [item for item in found.inbox if item["n"] in taken and "m" in item]
-        docs = [{**_mark_id(found, item["m"]), "s": Binary(found.key), "a": item["a"], "n": item["n"]} for item in marked]
+        docs = [
+            {**_mark_id(found, item["m"]), "s": Binary(found.key), "a": item["a"], "n": item["n"]} for item in marked
+        ]
         insert_all(self._link.sent, docs)
 
     def forget(self, found: Session | None, taken: Collection[int]) -> None:
@@ -78,7 +80,9 @@ class Inbox:
             if sending.mark is not None and self._was_sent(found, sending.mark):
                 return None
             if len(found.inbox) >= COUNT_MAX:
-                raise LimitError(f"{session}: {COUNT_MAX:,} items wait in its inbox, more it does not take; nothing was sent")
+                raise LimitError(
+                    f"{session}: {COUNT_MAX:,} items wait in its inbox, more it does not take; nothing was sent"
+                )
             sent = self._push(found, sending)
             if sent is not None:
                 return sent
@@ -106,7 +110,12 @@ class Inbox:
 
     def _push(self, found: Session, sending: Sending) -> int | None:
         """Puts the item behind the others, if nothing was taken and nobody sent its mark since the look."""
-        when = {"_id": Binary(found.key), **VISIBLE, "takes": found.doc["takes"], "inbox.a": {"$ne": Binary(sending.attempt)}}
+        when = {
+            "_id": Binary(found.key),
+            **VISIBLE,
+            "takes": found.doc["takes"],
+            "inbox.a": {"$ne": Binary(sending.attempt)},
+        }
         item: Doc = {"n": {"$add": ["$sent", 1]}, "a": {"$literal": Binary(sending.attempt)}}
         if sending.mark is not None:
             when["inbox.m"] = {"$ne": Binary(sending.mark)}

@@ -28,7 +28,7 @@ class Keeping:
     """Keeps house in a database."""
 
     def __init__(
-        self, link: Link, sessions: Sessions, parts: Parts, chunks: Chunks, commits: Commits, envelopes: Envelopes
+        self, link: Link, sessions: Sessions, *, parts: Parts, chunks: Chunks, commits: Commits, envelopes: Envelopes
     ) -> None:
         self._link, self._sessions, self._parts = link, sessions, parts
         self._chunks, self._commits, self._envelopes = chunks, commits, envelopes
@@ -36,20 +36,24 @@ class Keeping:
 
     # ------------------------------------------------------------------------------------------------------ amendments
 
-    def amend(
-        self, batch: Batch, change: Change, *, seen: Lease, head: int, end: int, family: Collection[str]
-    ) -> None:
+    def amend(self, batch: Batch, change: Change, *, seen: Lease, head: int, end: int, family: Collection[str]) -> None:
         """See `Store.amend`."""
-        self._link.use(lambda: self._check_amended(batch, change, seen, head, family))
+
+        def check() -> None:
+            self._check_amended(batch, change, seen=seen, head=head, family=family)
+
+        self._link.use(check)
         mark = new_attempt()
         self._link.use(lambda: self._arm(seen, head=head, mark=mark))
-        self._link.use(lambda: self._check_amended(batch, change, seen, head, family))
-        over = self._link.use(lambda: self._amendments.put(key_of(seen.session), change, {**change.chunks, **batch.chunks}))
+        self._link.use(check)
+        over = self._link.use(
+            lambda: self._amendments.put(key_of(seen.session), change, {**change.chunks, **batch.chunks})
+        )
         commit = Commit(
             seen.session,
             Batch(batch.records, batch.points, batch.marks, batch.keyframes, batch.summary, batch.taken),
             end,
-            judge=lambda found: self._still(found, seen, head=head, mark=mark, family=family),
+            judge=lambda found: self._still(found, seen, head=head, mark=mark),
             when={**seen_as(seen, head=head), "fence": Binary(mark)},
             then={"over": over},
             point="amend.inside",
@@ -59,7 +63,7 @@ class Keeping:
         self._commits.write(commit)
         self._link.use(lambda: self._amendments.carry_over(self._sessions.look(seen.session)))
 
-    def _check_amended(self, batch: Batch, change: Change, seen: Lease, head: int, family: Collection[str]) -> None:
+    def _check_amended(self, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]) -> None:
         found = self._sessions.look(seen.session)
         check_seen(found, seen, head=head)
         if set(self._sessions.kin(found.family_key)) != set(family):
@@ -78,7 +82,7 @@ class Keeping:
             check_seen(self._sessions.look(seen.session), seen, head=head)
             raise refusals.joined(seen.session)
 
-    def _still(self, found: Session, seen: Lease, *, head: int, mark: bytes, family: Collection[str]) -> None:
+    def _still(self, found: Session, seen: Lease, *, head: int, mark: bytes) -> None:
         check_seen(found, seen, head=head)
         if found.fence != mark:
             raise refusals.joined(seen.session)

@@ -69,7 +69,7 @@ def row_id(key: bytes, number: int) -> Binary:
 
 
 def blob(text: str) -> Binary:
-    """Text as it is, lone surrogates included."""
+    """Text as it is, lone surrogates included. A `Binary` is equal to no bytes: it is to be sent, not compared."""
     return Binary(text.encode(errors="surrogatepass"))
 
 

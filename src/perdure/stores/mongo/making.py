@@ -56,9 +56,7 @@ class Making:
 class Makers:
     """Makes sessions."""
 
-    def __init__(
-        self, link: Link, sessions: Sessions, commits: Commits, chunks: Chunks, envelopes: Envelopes
-    ) -> None:
+    def __init__(self, link: Link, sessions: Sessions, commits: Commits, chunks: Chunks, envelopes: Envelopes) -> None:
         self._link, self._sessions, self._commits = link, sessions, commits
         self._chunks, self._envelopes = chunks, envelopes
 
@@ -101,9 +99,15 @@ class Makers:
             seam = Int64(making.base.seq)
             doc |= {"base": Binary(base.key), "bases": bases, "seam": seam, "start": seam}
         if batch.records:
-            bodies = self._commits.put_outside(key_of(making.lease.session), batch)
+            bodies, _ = self._commits.put_bodies(key_of(making.lease.session), batch)
             one = entry(batch, bodies, attempt=attempt, end=making.end)
-            doc |= {"tail": [one], "size": size_of(one), "n": Int64(1), "seq": Int64(making.end), "last": Binary(attempt)}
+            doc |= {
+                "tail": [one],
+                "size": size_of(one),
+                "n": Int64(1),
+                "seq": Int64(making.end),
+                "last": Binary(attempt),
+            }
             doc |= {"summary": Binary(batch.summary), **ending(batch.records)}
         return doc | ({"hidden": Binary(attempt)} if making.needs_more else {})
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from bson import Int64
 from pymongo.errors import DuplicateKeyError
@@ -59,7 +60,7 @@ def move_all(link: Link, found: Session) -> Moved:
     return moved
 
 
-def _check_same(found: Session, there: Mapping[str, object]) -> None:
+def _check_same(found: Session, there: Mapping[str, Any]) -> None:
     attempts = [one["a"] for one in found.tail]
-    if there["a"] != attempts[: there["c"]]:  # type: ignore[misc]
+    if there["a"] != attempts[: there["c"]]:
         raise DamageError(f"{found.id}: what was moved out of its document is not what stands in it")

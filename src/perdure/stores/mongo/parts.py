@@ -40,8 +40,8 @@ class Parts:
         if isinstance(where, bytes):
             return where
         ids = [_id(key, where.attempt, number, place) for place in range(where.count)]
-        there = {bytes(doc["_id"]): doc["d"] for doc in self._link.parts.find({"_id": {"$in": ids}})}
-        body = b"".join(bytes(there.get(one, b"")) for one in ids)
+        there = {bytes(doc["_id"]): bytes(doc["d"]) for doc in self._link.parts.find({"_id": {"$in": ids}})}
+        body = b"".join(there.get(bytes(one), b"") for one in ids)
         if len(body) != where.length:
             raise DamageError(f"{of}: of its {where.length:,} bytes {len(body):,} are there")
         return body

@@ -1,4 +1,4 @@
-"""What a log says: of each session that it goes on from, and of its own, what was moved out of the document and what not.
+"""What a log says: of each session that it goes on from, and of its own, what was moved out of the document or not.
 
 A reader takes what the documents of the sessions said at one moment, so it sees whole commits only; nothing is held
 between two pages. It changes nothing.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from bson import Binary
@@ -89,7 +90,7 @@ class Reading:
         for segment in segments:
             first, last = max(after, segment.after), min(upto, segment.last)
             while first < min(last, segment.found.start):
-                page = self._link.use(lambda first=first, last=last, segment=segment: self._page(segment, first, last))  # type: ignore[misc]
+                page = self._link.use(partial(self._page, segment, first, last))
                 if not page:
                     break
                 yield [(segment, row) for row in page]
@@ -109,14 +110,14 @@ class Reading:
             try:
                 return row.record(self._body(key, row))
             except DamageError:
-                row = self._at(self._segment_again(segment), row.seq) or row
+                row = self._at(self._looked_again(segment), row.seq) or row
         return row.record(self._body(key, row))
 
     def _body(self, key: bytes, row: Row) -> bytes:
         of = f"{row.session}: record {row.seq}"
         return self._link.use(lambda: self._parts.get(key, row.body, row.seq, of=of))
 
-    def _segment_again(self, segment: Segment) -> Segment:
+    def _looked_again(self, segment: Segment) -> Segment:
         def again() -> Segment:
             return self._segment(self._sessions.look(segment.found.id), after=segment.after, last=segment.last)
 
@@ -160,10 +161,10 @@ class Reading:
 
     def keyframes(self, session: str) -> list[tuple[int, int]]:
         """The keyframes of a log, by snapshot."""
-        found: dict[int, int] = {}
+        found: dict[tuple[int, int], tuple[int, int]] = {}
         for segment, doc in self._index(session, "k"):
-            found |= {of: record for of, record in pairs_in(doc.get("k", ())) if max(of, record) <= segment.last}
-        return sorted(found.items())
+            found |= {(segment.last, of): (of, record) for of, record in pairs_in(doc.get("k", ()))}
+        return sorted(dict(pair for (last, _), pair in found.items() if max(pair) <= last).items())
 
     def marks(self, session: str, mark: bytes | None = None) -> list[tuple[bytes, int]]:
         """The marks of a log, or this one of them, each place once."""
@@ -177,7 +178,7 @@ class Reading:
         """The documents of the index of a log, as they are to be seen, in the order of the commits."""
         found: list[tuple[Segment, Doc]] = []
         for segment in self.segments(session):
-            wanted = {"s": Binary(segment.found.key), "f": {"$lt": segment.found.seq + 1}, **(more or {})}
+            wanted = {"s": Binary(segment.found.key), **(more or {})}
             docs = list(self._link.index.find(wanted, {"n": 1, name: 1, "_id": 0}))
             docs = [doc for doc in docs if are_numbers(doc.get("n")) and doc["n"] < segment.found.doc["moved"]]
             docs.sort(key=lambda doc: int(doc["n"]))
