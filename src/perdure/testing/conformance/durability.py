@@ -290,11 +290,12 @@ def gathered(place: Place, work: Callable[..., None], path: Path, barrier: Any) 
 
 def read_back(store: Store, session: str = "s", *, at_least: int, at_most: int) -> None:
     """Fails unless the log holds this many whole batches, all of them valid."""
-    looked, head = None, store.head(session)
-    while looked != head:  # a server may still be at work on what a process asked for that was killed
+    while True:
+        head = store.head(session)
         records = list(verified(store.read(session), session=session, after=0, previous=GENESIS))
         points = [point.seq for point in store.points(session)]
-        looked, head = head, store.head(session)
+        if store.head(session) == head:
+            break  # else a server was still at work on what a process had asked for that was killed
     same(points, [record.seq for record in records])
     same((head.seq, head.chain), (len(records), records[-1].chain if records else GENESIS))
     if not at_least <= len(records) <= at_most:
