@@ -76,9 +76,11 @@ class Space:
         sizes = {name: size for name, size, *_ in self._tables()}
         name = max(waiting, key=lambda name: waiting[name])
         is_small = sizes.get(name, 0) <= min(_AT_ONCE_BYTES, self._rewritten_bytes)
+        worth_it = is_small and (name in self._touched or waiting[name] > sizes[name] // 4)
         with self._alone() as connection:
-            if not (is_small and waiting[name] > sizes[name] // 4 and self._rewrite(connection, name, patience_s=0)):
-                self._vacuum(connection, name)
+            if worth_it:
+                self._rewrite(connection, name, patience_s=0)
+            self._vacuum(connection, name)  # after a rewriting, too: it is what counts the dead rows anew
         self._touched.discard(name)
         return sum(waiting.values()) - waiting[name]
 
