@@ -105,6 +105,7 @@ class Server(ABC):
 
     def launch(self) -> None:
         """Starts it, and does not wait until it answers."""
+        self.kill()  # what is left of one that has ended by itself
         folder = str(self.folder) if self._own else "-"
         command = [sys.executable, "-S", "-E", guard.__file__, folder, *self._inside, *self.command()]
         place = {"cwd": self.folder, "env": {**os.environ, "TMPDIR": str(self.folder)}}

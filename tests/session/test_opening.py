@@ -14,7 +14,7 @@ from perdure.testing.broken import Passing
 
 
 class Told(Passing):
-    """Tells what is written, and lets somebody come at a chosen look at the lease or the log's end."""
+    """Tells what is written, and lets somebody come at a chosen look at the log's end."""
 
     def __init__(self, right):
         super().__init__(right)
@@ -23,16 +23,11 @@ class Told(Passing):
         self.comes = None
 
     def head(self, session):
-        return self._looked(super().head(session))
-
-    def lease(self, session):
-        return self._looked(super().lease(session))
-
-    def _looked(self, found):
+        head = super().head(session)
         self.looks_left -= 1
         if self.looks_left == 0 and self.comes is not None:
             self.comes()
-        return found
+        return head
 
     def create(self, session, **given):
         self.told.append("create")

@@ -6,6 +6,7 @@ The driver would choose the type of a list of numbers by the largest of them, an
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Any, Final
 
 from psycopg import Connection
@@ -31,25 +32,32 @@ class _NumbersDumper(Dumper):
     format, oid = Format.BINARY, _INT8S
 
     def dump(self, obj: Numbers) -> Buffer:
-        interleaved = [8] * (2 * len(obj))
+        """See `Dumper.dump`."""
+        count = len(obj)
+        interleaved = [8] * (2 * count)
         interleaved[1::2] = obj
-        return _head(_INT8, len(obj), nulls=False) + struct.pack("!" + "iq" * len(obj), *interleaved)
+        return _header(_INT8, count, nulls=False) + _packer(count).pack(*interleaved)
 
 
 class _BlobsDumper(Dumper):
     format, oid = Format.BINARY, _BYTEAS
 
     def dump(self, obj: Blobs) -> Buffer:
-        parts = [_head(_BYTEA, len(obj), nulls=None in obj)]
+        """See `Dumper.dump`."""
+        parts = [_header(_BYTEA, len(obj), nulls=None in obj)]
         for blob in obj:
             parts += (_NOTHING,) if blob is None else (_LENGTH.pack(len(blob)), blob)
         return b"".join(parts)
 
 
-def _head(element: int, count: int, *, nulls: bool) -> bytes:
-    if not count:
-        return _HEADER.pack(0, 0, element, 0, 0)[:12]
-    return _HEADER.pack(1, nulls, element, count, 1)
+@lru_cache(maxsize=256)
+def _packer(count: int) -> struct.Struct:
+    return struct.Struct("!" + "iq" * count)
+
+
+@lru_cache(maxsize=256)
+def _header(element: int, count: int, *, nulls: bool) -> bytes:
+    return _HEADER.pack(1, nulls, element, count, 1) if count else _HEADER.pack(0, 0, element, 0, 0)[:12]
 
 
 def teach(connection: Connection[Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from perdure import clock, faults
@@ -29,10 +29,16 @@ from perdure.stores.postgres import arrays, failures
 
 T = TypeVar("T")
 _PAUSE_S: Final = 0.05
+_LOOK_S: Final = 0.005
 _PREPARED_AFTER: Final = 2
 """A statement that was run so often is prepared, where the connection is to the server itself."""
 
 _DRIVERS_LOGGER: Final = "psycopg.pool"
+_BACKEND: Final = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_END: Final = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %(pid)s AND backend_start::text = %(began)s"
+)
+
 logging.getLogger(_DRIVERS_LOGGER).addHandler(logging.NullHandler())  # what it would say comes as errors of ours
 
 
@@ -41,6 +47,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     server: Server
     patience_s: float | None = None
+    backend: tuple[Any, ...] | None = None
+    """The process that serves it, and when that began; None behind a pooler."""
 
     @classmethod
     def connect(cls, conninfo: str = "", *, server: Server, **more: Any) -> Self:  # type: ignore[override]
@@ -59,6 +67,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         connection.prepare_threshold = None
         if not server.is_pooled(connection):
             connection.prepare_threshold = _PREPARED_AFTER
+            connection.backend = connection.rows(_BACKEND)[0]
         return connection
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
@@ -68,7 +77,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         """What a statement gives; [] for one that gives nothing."""
         found = self.execute(statement.encode(), values, binary=True)
-        return found.fetchall() if found.description else []
+        return found.fetchall() if found.pgresult and found.pgresult.status == ExecStatus.TUPLES_OK else []
 
 
 Lend: TypeAlias = Callable[[], AbstractContextManager[Connection]]
@@ -91,6 +100,7 @@ class Server:
         }
         self._pid = os.getpid()
         self._closed = False
+        self._left: list[tuple[Any, ...]] = []
         self.pooled: bool | None = None
         """Whether a pooler stands in between; None before the first connection."""
         self._lock = threading.Lock()
@@ -140,11 +150,33 @@ class Server:
         except PoolTimeout as error:
             raise self._unavailable() from error
         try:
+            self.end_left(connection)
             yield connection
         finally:
             if connection.info.transaction_status != TransactionStatus.IDLE:
-                give_up(connection)
+                self.give_up(connection)
             pool.putconn(connection)
+
+    def give_up(self, connection: Connection) -> None:
+        """Ends a connection in the middle of something, of which nothing may be done later any more."""
+        connection.close()
+        if connection.backend is not None:
+            with self._lock:
+                self._left.append(connection.backend)
+
+    def end_left(self, connection: Connection) -> None:
+        """Ends what still serves connections that were given up: what they wait for would be done after one has looked.
+
+        Returns when it is ended, so that from then on what is there tells what was done.
+        """
+        while self._left:
+            with self._lock:
+                left = list(self._left)
+            running = [one for one in left if connection.rows(_END, pid=one[0], began=one[1])]
+            with self._lock:
+                self._left = [one for one in self._left if one in running or one not in left]
+            if running:
+                time.sleep(_LOOK_S)
 
     def _unavailable(self) -> PerdureError:
         """For a connection that could not be had for as long as we wait."""
@@ -241,11 +273,3 @@ def roll_back(connection: Connection) -> None:
     if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
         with suppress(psycopg.Error):  # then it is undone by the server
             connection.execute("ROLLBACK")
-
-
-def give_up(connection: Connection) -> None:
-    """Ends a connection in the middle of something; what it waits for on the server is ended, too."""
-    if connection.info.transaction_status == TransactionStatus.ACTIVE:
-        with suppress(psycopg.Error):
-            connection.cancel_safe(timeout=1.0)
-    connection.close()

@@ -8,9 +8,9 @@ done to tables up to a size, and a larger one is left to VACUUM. It must not kno
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, TypeVar
 
 from psycopg import errors
 
@@ -21,6 +21,7 @@ from perdure.stores.postgres.rows import text
 from perdure.stores.postgres.server import Connection, Server
 from perdure.stores.postgres.statements import Statements
 
+T = TypeVar("T")
 _PARTITIONED: Final = ("records", "points", "keyframes", "marks", "chunks")
 _PAUSE_S: Final = 0.05
 _TURN_S: Final = 0.2
@@ -58,13 +59,12 @@ class Space:
         `done` is what was done before, for the error when a transaction that still sees the rows does not end.
         """
         sizes = {name: size for name, size, *_ in self._tables()}
-        with self._alone() as connection:
-            self._wait_for_older(connection, done)
-            for name in sorted(tables & sizes.keys()):
-                if sizes[name] > self._rewritten_bytes:
-                    self._vacuum(connection, name)
-                elif not self._rewrite(connection, name, patience_s=self._server.busy_s):
-                    raise self._unfinished(done, f"another transaction holds {name}")
+        self._calmly(lambda connection: self._wait_for_older(connection, done))
+        for name in sorted(tables & sizes.keys()):
+            if sizes[name] > self._rewritten_bytes:
+                self._vacuum(name)
+            elif not self._rewrite(name, patience_s=self._server.busy_s):
+                raise self._unfinished(done, f"another transaction holds {name}")
         self._touched -= tables
 
     def give_back(self, *, bytes_max: int) -> int:
@@ -77,10 +77,9 @@ class Space:
         name = max(waiting, key=lambda name: waiting[name])
         is_small = sizes.get(name, 0) <= min(_AT_ONCE_BYTES, self._rewritten_bytes)
         worth_it = is_small and (name in self._touched or waiting[name] > sizes[name] // 4)
-        with self._alone() as connection:
-            if worth_it:
-                self._rewrite(connection, name, patience_s=0)
-            self._vacuum(connection, name)  # after a rewriting, too: it is what counts the dead rows anew
+        if worth_it:
+            self._rewrite(name, patience_s=0)
+        self._vacuum(name)  # after a rewriting, too: it is what counts the dead rows anew
         self._touched.discard(name)
         return sum(waiting.values()) - waiting[name]
 
@@ -119,15 +118,17 @@ class Space:
         found = connection.rows(self._sql["parts"], table=f'"{self._sql.schema}".{table}', key=key)
         return [f"{table}_{number}" for (number,) in found] or [table]
 
-    @contextmanager
-    def _alone(self) -> Iterator[Connection]:
-        """A connection that may be kept waiting."""
-        with self._server.lent() as connection:
+    def _calmly(self, work: Callable[[Connection], T]) -> T:
+        """Does what may be done twice, on a connection that may be kept waiting for long."""
+
+        def use(connection: Connection) -> T:
             patience, connection.patience_s = connection.patience_s, None
             try:
-                yield connection
+                return work(connection)
             finally:
                 connection.patience_s = patience
+
+        return self._server.use(use)
 
     def _wait_for_older(self, connection: Connection, done: str) -> None:
         """Until no transaction is left that began before now, and may see what is dead."""
@@ -139,27 +140,32 @@ class Space:
                 raise self._unfinished(done, why)
             time.sleep(_PAUSE_S)
 
-    def _vacuum(self, connection: Connection, name: str) -> None:
+    def _vacuum(self, name: str) -> None:
         """Takes dead rows out of a table that all may use meanwhile."""
-        connection.execute(f'VACUUM "{self._sql.schema}".{name}'.encode())
+        statement = f'VACUUM "{self._sql.schema}".{name}'
+        self._calmly(lambda connection: connection.rows(statement))
 
-    def _rewrite(self, connection: Connection, name: str, *, patience_s: float) -> bool:
+    def _rewrite(self, name: str, *, patience_s: float) -> bool:
         """Writes a table anew, which nobody can use meanwhile. False: it could not be had for so long."""
         end = clock.monotonic_s() + patience_s
+        while not self._calmly(partial(self._rewritten, name)):
+            if clock.monotonic_s() >= end:
+                return False
+            time.sleep(_PAUSE_S)
+        return True
+
+    def _rewritten(self, name: str, connection: Connection) -> bool:
         is_direct = not self._server.is_pooled(connection)  # else a setting would be that of any connection
         if is_direct:
-            connection.execute(f"SET lock_timeout = '{int(_TURN_S * 1000)}ms'".encode())
+            connection.rows(f"SET lock_timeout = '{int(_TURN_S * 1000)}ms'")
         try:
-            while True:
-                with suppress(errors.LockNotAvailable):
-                    connection.execute(f'VACUUM (FULL) "{self._sql.schema}".{name}'.encode())
-                    return True
-                if clock.monotonic_s() >= end:
-                    return False
-                time.sleep(_PAUSE_S)
+            connection.rows(f'VACUUM (FULL) "{self._sql.schema}".{name}')
+        except errors.LockNotAvailable:
+            return False
         finally:
             if is_direct and not connection.closed:
-                connection.execute("RESET lock_timeout")
+                connection.rows("RESET lock_timeout")
+        return True
 
     def _unfinished(self, done: str, why: str) -> StoreFailedError:
         return StoreFailedError(f"{self._server.url}: {done}, but {why}, so that bytes of it are left; do it again")

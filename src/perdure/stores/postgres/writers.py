@@ -14,7 +14,7 @@ from psycopg.pq import TransactionStatus
 
 from perdure.stores.group import Group, Round, Write
 from perdure.stores.postgres.delivery import Delivery
-from perdure.stores.postgres.server import Connection, Server, give_up
+from perdure.stores.postgres.server import Connection, Server
 from perdure.stores.postgres.statements import Statements
 from perdure.stores.postgres.writing import Append, Asked
 
@@ -64,11 +64,12 @@ class Writers(Group[Append]):
         if self._connection is None:
             self._connection = self._server.connect()
         try:
+            self._server.end_left(self._connection)
             yield self._connection
         finally:
             if self._connection.info.transaction_status != TransactionStatus.IDLE:
                 connection, self._connection = self._connection, None
-                give_up(connection)
+                self._server.give_up(connection)
 
     def drop(self) -> None:
         """Gives the connection up; nobody writes any more."""

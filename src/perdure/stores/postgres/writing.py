@@ -7,7 +7,7 @@ verdict when nothing was written for it, and its own batch again when it is not 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -317,56 +317,72 @@ def statement(sql: Statements, some: list[Asked]) -> tuple[str, dict[str, Any]]:
 
 
 def _appends(some: Iterable[Any]) -> dict[str, Any]:
-    rows = [
-        (
-            a.digest,
-            _NO_EPOCH if a.epoch is None else a.epoch,
-            a.at,
-            max(a.at, a.until),
-            a.first,
-            a.chain,
-            a.batch.summary,
-        )
-        for a in some
-    ]
-    names = ("digests", "epochs", "heads", "untils", "firsts", "chains", "summaries")
-    return dict(zip(names, _columns(rows, "bnnnnbb"), strict=True))
+    rows = [(_number(one.epoch), one.at, max(one.at, one.until), one.first) for one in some]
+    return {
+        "a_n": _flat(rows),
+        "a_digest": Blobs(one.digest for one in some),
+        "a_chain": Blobs(one.chain for one in some),
+        "a_summary": Blobs(one.batch.summary for one in some),
+    }
 
 
 def _number(epoch: int | None) -> int:
     return _NO_EPOCH if epoch is None else epoch
 
 
+def _flat(rows: Iterable[tuple[int, ...]]) -> Numbers:
+    return Numbers(number for row in rows for number in row)
+
+
 def _parts(some: list[Asked]) -> tuple[set[str], dict[str, Any]]:
     """What goes in with the heads: which parts there are, and their rows, each with the place of its batch."""
-    rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _LAYOUTS}
-    for place, asked in enumerate(some, 1):
-        batch = asked.batch
-        rows["records"] += [(place, r.seq, r.epoch, KINDS[r.kind], r.time_us, r.chain, r.body) for r in batch.records]
-        points = {point.seq: point for point in batch.points}.values()
-        rows["points"] += [
-            (place, p.seq, p.parent, p.flags, p.time_us, None if p.name is None else blob(p.name)) for p in points
-        ]
-        rows["keyframes"] += [(place, seq, record) for seq, record in dict(batch.keyframes).items()]
-        rows["marks"] += [(place, mark, seq) for mark, seq in batch.marks]
-        rows["chunks"] += [(place, *chunk) for chunk in sorted(batch.chunks.items())]
-        rows["taken"] += [(place, number) for number in batch.taken]
+    parts: set[str] = set()
     values: dict[str, Any] = {}
-    for name, (columns, kinds) in _LAYOUTS.items():
-        if rows[name]:
-            values |= zip(columns, _columns(rows[name], kinds), strict=True)
-    return {name for name in rows if rows[name]}, values
+    for part, read in _READ.items():
+        rows = [(place, *row) for place, one in enumerate(some, 1) for row in read(one.batch)]
+        if rows:
+            parts.add(part)
+            values |= _columns(rows, *_BLOBS[part])
+    return parts, values
 
 
-_LAYOUTS: Final = {
-    "records": (("r_place", "r_seq", "r_epoch", "r_kind", "r_time", "r_chain", "r_body"), "nnnnnbb"),
-    "points": (("p_place", "p_seq", "p_parent", "p_flags", "p_time", "p_name"), "nnnnnb"),
-    "keyframes": (("k_place", "k_seq", "k_record"), "nnn"),
-    "marks": (("m_place", "m_mark", "m_seq"), "nbn"),
-    "chunks": (("c_place", "c_digest", "c_content"), "nbb"),
-    "taken": (("t_place", "t_number"), "nn"),
+def _columns(rows: list[tuple[Any, ...]], numbers: str, *blobs: str) -> dict[str, Any]:
+    """Rows that end with blobs of these names, as lists: of all numbers before them, and one of each blob."""
+    width = len(rows[0]) - len(blobs)
+    values: dict[str, Any] = {numbers: _flat(row[:width] for row in rows)}
+    for at, name in enumerate(blobs, width):
+        values[name] = Blobs(row[at] for row in rows)
+    return values
+
+
+def _records(batch: Batch) -> Iterable[tuple[Any, ...]]:
+    return [(r.seq, r.epoch, KINDS[r.kind], r.time_us, r.chain, r.body) for r in batch.records]
+
+
+def _points(batch: Batch) -> Iterable[tuple[Any, ...]]:
+    newest = {point.seq: point for point in batch.points}.values()
+    return [(p.seq, p.parent, p.flags, p.time_us, None if p.name is None else blob(p.name)) for p in newest]
+
+
+_READ: Final[dict[str, Callable[[Batch], Iterable[tuple[Any, ...]]]]] = {
+    "records": _records,
+    "points": _points,
+    "keyframes": lambda batch: dict(batch.keyframes).items(),
+    "marks": lambda batch: [(seq, mark) for mark, seq in batch.marks],
+    "chunks": lambda batch: sorted(batch.chunks.items()),
+    "taken": lambda batch: [(number,) for number in batch.taken],
 }
-"""The columns of each part, and whether they are numbers or blobs."""
+"""The rows that a batch has for each part: numbers, and then blobs."""
+
+_BLOBS: Final = {
+    "records": ("r_n", "r_chain", "r_body"),
+    "points": ("p_n", "p_name"),
+    "keyframes": ("k_n",),
+    "marks": ("m_n", "m_mark"),
+    "chunks": ("c_n", "c_digest", "c_content"),
+    "taken": ("t_n",),
+}
+"""What the statement calls the numbers of each part, and its blobs."""
 
 
 def portions(chunks: Mapping[bytes, bytes]) -> Iterator[dict[bytes, bytes]]:
@@ -379,11 +395,6 @@ def portions(chunks: Mapping[bytes, bytes]) -> Iterator[dict[bytes, bytes]]:
             part, size = {}, 0
         part[digest], size = content, size + len(content)
     yield part
-
-
-def _columns(rows: list[tuple[Any, ...]], kinds: str) -> list[Numbers | Blobs]:
-    columns = zip(kinds, zip(*rows, strict=True), strict=True)
-    return [Numbers(column) if kind == "n" else Blobs(column) for kind, column in columns]
 
 
 def verdict(asked: Asked, row: Row | None, *, incarnation: int, url: str) -> PerdureError | None:

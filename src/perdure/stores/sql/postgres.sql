@@ -94,18 +94,19 @@ SELECT content FROM {s}.envelopes WHERE family = ''
 SELECT chain FROM {s}.records WHERE session = %(number)s AND seq = %(seq)s
 
 -- Who may write, and at which end of the log: `head` has a row for each of those asked for, of `place` 1, 2 …
+-- The numbers of several rows come in one list, row by row: fewer lists cost less to send than a few subscripts here.
 
 -- name: append
 WITH head AS (
-    UPDATE {s}.sessions s SET seq = a.until, tick = nextval('{s}.ticks'),
+    UPDATE {s}.sessions s SET seq = (%(a_n)s::int8[])[4 * a.place - 1], tick = nextval('{s}.ticks'),
         chain = CASE a.chain WHEN '' THEN s.chain ELSE a.chain END,
         summary = CASE a.summary WHEN '' THEN s.summary ELSE a.summary END
-    FROM unnest(
-        %(digests)s::bytea[], %(epochs)s::int8[], %(heads)s::int8[], %(untils)s::int8[], %(firsts)s::int8[],
-        %(chains)s::bytea[], %(summaries)s::bytea[]
-    ) WITH ORDINALITY AS a (digest, epoch, head, until, first, chain, summary, place)
-    WHERE s.digest = a.digest AND s.id IS NOT NULL AND s.seq = a.head AND s.epoch >> 32 <= a.first >> 32
-        AND CASE a.epoch WHEN -1 THEN s.owner = '' ELSE s.epoch = a.epoch AND s.owner <> '' END
+    FROM unnest(%(a_digest)s::bytea[], %(a_chain)s::bytea[], %(a_summary)s::bytea[])
+        WITH ORDINALITY AS a (digest, chain, summary, place)
+    WHERE s.digest = a.digest AND s.id IS NOT NULL AND s.seq = (%(a_n)s::int8[])[4 * a.place - 2]
+        AND s.epoch >> 32 <= (%(a_n)s::int8[])[4 * a.place] >> 32
+        AND CASE (%(a_n)s::int8[])[4 * a.place - 3] WHEN -1 THEN s.owner = ''
+            ELSE s.epoch = (%(a_n)s::int8[])[4 * a.place - 3] AND s.owner <> '' END
     RETURNING a.place, s.number, s.digest, s.family, s.epoch, s.sent, s.watched
 )
 
@@ -173,21 +174,19 @@ WITH head AS (
 -- name: with_records
 , records AS (
     INSERT INTO {s}.records (session, seq, epoch, kind, time_us, chain, body)
-    SELECT head.number, r.seq, r.epoch, r.kind, r.time_us, r.chain, r.body
-    FROM unnest(
-        %(r_place)s::int8[], %(r_seq)s::int8[], %(r_epoch)s::int8[], %(r_kind)s::int8[], %(r_time)s::int8[],
-        %(r_chain)s::bytea[], %(r_body)s::bytea[]
-    ) AS r (place, seq, epoch, kind, time_us, chain, body) JOIN head USING (place)
+    SELECT head.number, (%(r_n)s::int8[])[5 * r.i - 3], (%(r_n)s::int8[])[5 * r.i - 2], (%(r_n)s::int8[])[5 * r.i - 1],
+        (%(r_n)s::int8[])[5 * r.i], r.chain, r.body
+    FROM unnest(%(r_chain)s::bytea[], %(r_body)s::bytea[]) WITH ORDINALITY AS r (chain, body, i)
+    JOIN head ON head.place = (%(r_n)s::int8[])[5 * r.i - 4]
 )
 
 -- name: with_points
 , points AS (
     INSERT INTO {s}.points (session, seq, parent, flags, time_us, name)
-    SELECT head.number, p.seq, p.parent, p.flags, p.time_us, p.name
-    FROM unnest(
-        %(p_place)s::int8[], %(p_seq)s::int8[], %(p_parent)s::int8[], %(p_flags)s::int8[], %(p_time)s::int8[],
-        %(p_name)s::bytea[]
-    ) AS p (place, seq, parent, flags, time_us, name) JOIN head USING (place)
+    SELECT head.number, (%(p_n)s::int8[])[5 * p.i - 3], (%(p_n)s::int8[])[5 * p.i - 2], (%(p_n)s::int8[])[5 * p.i - 1],
+        (%(p_n)s::int8[])[5 * p.i], p.name
+    FROM unnest(%(p_name)s::bytea[]) WITH ORDINALITY AS p (name, i)
+    JOIN head ON head.place = (%(p_n)s::int8[])[5 * p.i - 4]
     ON CONFLICT (session, seq) DO UPDATE
     SET parent = excluded.parent, flags = excluded.flags, time_us = excluded.time_us, name = excluded.name
 )
@@ -195,16 +194,17 @@ WITH head AS (
 -- name: with_keyframes
 , keyframes AS (
     INSERT INTO {s}.keyframes (session, seq, record)
-    SELECT head.number, k.seq, k.record
-    FROM unnest(%(k_place)s::int8[], %(k_seq)s::int8[], %(k_record)s::int8[]) AS k (place, seq, record) JOIN head USING (place)
+    SELECT head.number, (%(k_n)s::int8[])[i - 1], (%(k_n)s::int8[])[i]
+    FROM generate_series(3, cardinality(%(k_n)s::int8[]), 3) AS i JOIN head ON head.place = (%(k_n)s::int8[])[i - 2]
     ON CONFLICT (session, seq) DO UPDATE SET record = excluded.record
 )
 
 -- name: with_marks
 , marks AS (
     INSERT INTO {s}.marks (session, mark, seq)
-    SELECT head.number, m.mark, m.seq
-    FROM unnest(%(m_place)s::int8[], %(m_mark)s::bytea[], %(m_seq)s::int8[]) AS m (place, mark, seq) JOIN head USING (place)
+    SELECT head.number, m.mark, (%(m_n)s::int8[])[2 * m.i]
+    FROM unnest(%(m_mark)s::bytea[]) WITH ORDINALITY AS m (mark, i)
+    JOIN head ON head.place = (%(m_n)s::int8[])[2 * m.i - 1]
     ON CONFLICT DO NOTHING
 )
 
@@ -212,15 +212,15 @@ WITH head AS (
 , chunks AS (
     INSERT INTO {s}.chunks AS old (family, digest, content)
     SELECT DISTINCT ON (head.family, c.digest) head.family, c.digest, c.content
-    FROM unnest(%(c_place)s::int8[], %(c_digest)s::bytea[], %(c_content)s::bytea[]) AS c (place, digest, content)
+    FROM unnest(%(c_n)s::int8[], %(c_digest)s::bytea[], %(c_content)s::bytea[]) AS c (place, digest, content)
     JOIN head USING (place) ORDER BY head.family, c.digest
     ON CONFLICT (family, digest) DO UPDATE SET content = excluded.content WHERE old.content <> excluded.content
 )
 
 -- name: with_taken
 , taken AS (
-    DELETE FROM {s}.inbox i USING head, unnest(%(t_place)s::int8[], %(t_number)s::int8[]) AS t (place, number)
-    WHERE t.place = head.place AND i.session = head.number AND i.number = t.number
+    DELETE FROM {s}.inbox i USING head, generate_series(2, cardinality(%(t_n)s::int8[]), 2) AS t
+    WHERE head.place = (%(t_n)s::int8[])[t - 1] AND i.session = head.number AND i.number = (%(t_n)s::int8[])[t]
     RETURNING head.place
 )
 
@@ -239,8 +239,10 @@ SELECT head.place, head.epoch, head.sent,
         ELSE current_setting('synchronous_commit') END, true)
 
 -- name: all_taken
-, 1 / (CASE (SELECT count(*) FROM taken) WHEN (SELECT count(*) FROM unnest(%(t_place)s::int8[]) AS place JOIN head USING (place))
-    THEN 1 ELSE 0 END)
+, 1 / (CASE (SELECT count(*) FROM taken) WHEN (
+    SELECT count(*) FROM generate_series(1, cardinality(%(t_n)s::int8[]), 2) AS t
+    JOIN head ON head.place = (%(t_n)s::int8[])[t]
+) THEN 1 ELSE 0 END)
 
 -- name: envelope_put
 , 1 / (SELECT count(*) FROM envelope)

@@ -151,9 +151,6 @@ class Through:
         del session
         return True
 
-    def finish(self, session: str) -> None:
-        """Cold has everything."""
-
     def carry(self, session: str) -> None:
         """Cold has everything."""
 
