@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ import pytest
 import perdure
 from perdure import faults, limits
 from perdure.errors import HeldError, RefusedError, SessionErasedError
-from perdure.ops import catching_up, receiving
+from perdure.ops import catching_up, receiving, transfer
 from perdure.runtime.store import AgentStore, open_agent_store
 from perdure.session.keeping.keyframer import Keyframer
 from perdure.session.keeping.opening import summary_of
+from perdure.stores.contract import Item
 from perdure.stores.ids import HOUSE
 from perdure.testing.lives import forked
 
@@ -253,6 +254,44 @@ def test_while_it_is_written_a_copy_has_all_up_to_one_moment(
     assert ends == sorted(ends)
     copied(one, two)
     assert_same(one, two)
+
+
+def test_what_was_dropped_after_half_of_it_came_is_not_there(
+    pair: tuple[AgentStore, AgentStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And an item that was taken meanwhile is not received again."""
+    monkeypatch.setattr(receiving, "BATCH_BYTES", 800)
+    one, two = pair
+    saves(one, "desk")
+    one.run(service, "service")
+    saves_much(one, "service")
+    for session in ("desk", "service"):
+        origin, items = transfer.sent(one.backend, session)
+
+        def cut(items: Iterator[transfer.Item] = items) -> Iterator[transfer.Item]:
+            for number, item in enumerate(items):
+                if number > 25 and not isinstance(item, Item):
+                    continue
+                yield item
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            receiving.received(two._holder(), origin, cut(), beside=True)
+        half = two.backend.head(session)
+        assert receiving.is_half(half)
+        assert half.seq or session == "service"
+    one.gc(keep_last=1, dry_run=False)
+    one.run(service, "service")
+    copied(one, two)
+    assert_same(one, two)
+    assert copied(one, two) == {"desk": "there already", "service": "there already"}
+    two.run(service, "service")
+    assert [text.rstrip("x") for text in two.state_at("service")["heard"]] == [f"message {n}" for n in range(12)]
+
+
+def saves_much(store: AgentStore, session: str) -> None:
+    for n in range(12):
+        store.send(session, f"message {n}" + "x" * 200 * (n % 3))
 
 
 POINTS = ["import.begun", "import.part", "import.whole", "copy.taken", "copy.part", "append.inside", "amend.inside"]

@@ -117,7 +117,7 @@ def _go_on(holder: Holder, copy: _Copy) -> None:
     finally:
         copy.target.release(lease)
     if amended:
-        _forget(copy)
+        forget(copy.target, copy.session)
 
 
 def _taken(holder: Holder, copy: _Copy) -> Lease:
@@ -299,8 +299,8 @@ def _check_amended(copy: _Copy) -> None:
         raise ConflictError(f"{copy.session}: some of it was dropped meanwhile; do it again")
 
 
-def _forget(copy: _Copy) -> None:
-    """What was dropped or replaced goes there, too: chunks that nothing needs, and what the place keeps of bodies."""
-    kin = [head.session for head in copy.target.heads() if head.family == copy.there.family]
-    sweep(copy.target, kin)
-    copy.target.purge(copy.session)
+def forget(store: Store, session: str) -> None:
+    """What was dropped or replaced goes from a copy, too: chunks that nothing needs, what the place keeps of bodies."""
+    family = store.head(session).family
+    sweep(store, [head.session for head in store.heads() if head.family == family])
+    store.purge(session)

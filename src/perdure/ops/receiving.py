@@ -8,11 +8,12 @@ next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from perdure import faults, values
-from perdure.errors import DamageError, SessionExistsError, SessionUnknownError, StoreFailedError
+from perdure.errors import DamageError, HeldError, SessionExistsError, SessionUnknownError, StoreFailedError
 from perdure.log import dropped, readable, replaced
 from perdure.log.action import Actions
 from perdure.log.entry import Entry, opened
@@ -20,6 +21,7 @@ from perdure.log.marks import Marks
 from perdure.log.origin import Base
 from perdure.log.record import GENESIS, Record, is_replaced, is_stub, rechained, verified
 from perdure.log.summary import Summary, unfinished
+from perdure.ops.overtaken import Overtaken, left_over
 from perdure.ops.transfer import Chunk, Item, Moved, Origin, Sent, mark_of, size
 from perdure.session.keeping import needs
 from perdure.session.keeping.lease import Keeper, acquire
@@ -55,6 +57,7 @@ class _Session:
     there: int
     chain: bytes
     written: int
+    overtaken: Overtaken | None = None
 
 
 def all_received(holder: Holder, logs: Iterable[Sent]) -> Moved:
@@ -118,6 +121,7 @@ class _Receiving:
     others: dict[int, bytes] = field(default_factory=dict)
     amended: list[Entry] = field(default_factory=list)
     also: list[str] = field(default_factory=list)
+    waiting: list[bytes] = field(default_factory=list)
     chain_key: bytes | None = None
     waiting_bytes: int = 0
     moved_bytes: int = 0
@@ -208,6 +212,8 @@ class _Receiving:
             return None
         lease = acquire(self.store, session, owner=self.holder.owner, wait_s=0.0, lease_s=self.holder.lease_s)
         self._write_to(lease, there=head.seq, chain=head.chain)
+        if self.now is not None:
+            self.now.overtaken = Overtaken(head.seq)
         return self.now
 
     def _end(self, seq: int, chain: bytes) -> None:
@@ -271,6 +277,7 @@ class _Receiving:
     def _send(self, item: Waiting) -> None:
         """Once, also when it was sent in an attempt before; it has another number here."""
         if self.now is not None:
+            self.waiting.append(item.content)
             self.store.send(self.session, item.content, mark=mark_of(item))
 
     def _take_chunk(self, chunk: Chunk) -> None:
@@ -292,6 +299,8 @@ class _Receiving:
             if self.beside and self.session.startswith(PREFIX):
                 self.told.append(entry)
             return
+        if self.now.overtaken is not None:
+            self.now.overtaken.take(record, entry, marks)
         if record.seq > self.now.there:
             self.records.append((record, entry, marks))
         elif record.seq == self.now.there and record.chain != self.now.chain:
@@ -360,10 +369,30 @@ class _Receiving:
             views=tuple(map(readable.view, entries)) if self.store.readable else (),
         )
         if summary or batch.records:
-            self.store.append(self.session, batch, epoch=epoch, head=self.now.written)
+            self._append(self.now, batch, is_last=is_last)
             faults.reach("import.whole" if is_last else "import.part")
         self.now.written += len(batch.records)
         self.chunks, self.records, self.waiting_bytes = {}, [], 0
+
+    def _append(self, now: _Session, batch: Batch, *, is_last: bool) -> None:
+        """The last batch of a session that was received half-way brings what has changed of that half, too."""
+        lease, overtaken, head = now.lease, now.overtaken, now.written
+        if is_last and overtaken is not None:
+            batch = replace(batch, taken=left_over(self.store, self.session, self.waiting))
+        if not (is_last and overtaken is not None and overtaken.is_amended):
+            self.store.append(self.session, batch, epoch=lease.epoch, head=head)
+            return
+        batch, change = overtaken.change(self.store, self.session, batch)
+        family = [head.session for head in self.store.heads() if head.family == self.origin.family]
+        while True:
+            with suppress(HeldError):  # it is ours: its counter has moved
+                self.store.amend(self.session, batch, change, seen=self._newest(lease), head=head, family=family)
+                return
+
+    def _newest(self, lease: Lease) -> Lease:
+        """Our lease as it is now. Raises `FencedError` when it is another's."""
+        now = self.store.lease(self.session)
+        return now if (now.epoch, now.owner) == (lease.epoch, lease.owner) else self.store.renew(lease)
 
     # --- refusing -----------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from perdure.errors import (
     SessionUnknownError,
     StoreFailedError,
 )
-from perdure.ops.catching_up import caught_up
+from perdure.ops.catching_up import caught_up, forget
 from perdure.ops.company import company
 from perdure.ops.convert import in_order
 from perdure.ops.receiving import is_half, received
@@ -121,6 +121,14 @@ def _head_there(target: Moving, session: str) -> Head | None:
     return None if is_half(found) else found
 
 
+def _is_there(target: Moving, session: str) -> bool:
+    try:
+        target.backend.head(session)
+    except SessionUnknownError:
+        return False
+    return True
+
+
 def _would(head: Head, there: Head | None) -> Copied:
     summary_of(head, head.session)
     if there is None:
@@ -137,10 +145,14 @@ def _done(source: Moving, target: Moving, head: Head, there: Head | None) -> Cop
 
 def _brought(source: Moving, target: Moving, session: str, *, is_new: bool) -> Moved:
     holder = target._holder()  # noqa: SLF001  (a store's own)
+    was_half = is_new and _is_there(target, session)
     for attempt in range(1, _TRIES + 1):
         try:
             if is_new:
-                return received(holder, *sent(source.backend, session), beside=True)
+                moved = received(holder, *sent(source.backend, session), beside=True)
+                if was_half:
+                    forget(holder.store, session)
+                return moved
             return caught_up(holder, source.backend, session)
         except ConflictError:
             if attempt == _TRIES:
