@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import perdure
 from perdure import values
-from perdure.errors import StorePlainError, StoreUrlError
+from perdure.errors import StoreFailedError, StorePlainError, StoreUrlError
 from perdure.stores.address import LOCAL, masked, scheme_of
 from perdure.stores.opening import place_in
 from perdure.values import Secret
@@ -56,14 +58,15 @@ class Place:
             raise StoreUrlError(
                 f"there is no store at {path}; `perdure run` makes it, --store or {VARIABLE} names another"
             )
-        return perdure.open(
-            self.url,
-            keys=self.key,
-            protocol=protocol or _Program.protocol or os.environ.get(PROTOCOL) or values.DEFAULT,
-            witness=self.witness,
-            secrets=os.environ.get(SECRETS) or None,
-            password=self.password,
-        )
+        with _hinting(self.url):
+            return perdure.open(
+                self.url,
+                keys=self.key,
+                protocol=protocol or _Program.protocol or os.environ.get(PROTOCOL) or values.DEFAULT,
+                witness=self.witness,
+                secrets=os.environ.get(SECRETS) or None,
+                password=self.password,
+            )
 
     def command(self, *words: str | int) -> str:
         """A command of perdure on this store, ready to be pasted into a shell; no password is in it."""
@@ -111,6 +114,20 @@ def open_either(here: Place) -> AgentStore:
         return here.open()
     except StorePlainError:
         return here.in_clear().open()
+
+
+@contextmanager
+def _hinting(url: str) -> Iterator[None]:
+    """An error of a server that cannot be used says where to look."""
+    try:
+        yield
+    except StoreFailedError as error:
+        if (scheme_of(url) or "sqlite") in LOCAL:
+            raise
+        hint = (
+            f"Does the server run, may this machine reach it, are the URL (--store, {VARIABLE}) and the password right?"
+        )
+        raise type(error)(f"{str(error).rstrip('.')}. {hint}") from error
 
 
 def _password(url: str) -> Secret | str | None:
