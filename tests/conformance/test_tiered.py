@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from urllib.parse import quote
+
+import pytest
 
 from perdure.stores import Store, open_store
 from perdure.stores.opening import open_bare
 from perdure.testing.conformance import DurableStoreConformance, StoreConformance
 from perdure.testing.conformance.durability import DurabilityChecks
+from perdure.testing.conformance.forks import ForkChecks
+from perdure.testing.conformance.keeping import KeepingChecks
+from perdure.testing.conformance.openings import OpeningChecks
 
 KEY = bytes(range(32))
 FULL = os.environ.get("PERDURE_STORM") == "full"
@@ -61,12 +67,10 @@ class SqliteBeforeSqlite(MemoryBeforeSqlite):
         return url(f"sqlite:///{place / 'hot.db'}", f"sqlite:///{place / 'cold.db'}", self.mode)
 
 
-class TestDurableBehind(SqliteBeforeSqlite, DurableStoreConformance if FULL else StoreConformance):
+class TestDurableBehind(SqliteBeforeSqlite, DurableStoreConformance if FULL else OpeningChecks):
     test_killed_inside_an_append_it_keeps_what_it_acknowledged = None
     test_killed_while_many_sessions_append_each_keeps_what_it_acknowledged = None
     if not FULL:
-        test_a_body_of_64_megabytes = None
-        test_ten_thousand_records = None
         test_killed_at_any_moment = DurabilityChecks.test_killed_at_any_moment_it_keeps_what_it_acknowledged
         test_killed_inside_an_opening = DurabilityChecks.test_killed_inside_an_opening_it_is_as_before
         test_of_many_processes_each_append_is_kept = DurabilityChecks.test_of_many_processes_each_append_is_kept
@@ -84,3 +88,19 @@ class TestSealedThrough(MemoryBeforeSqlite, StoreConformance):
 
 class TestSealedBehind(TestSealedThrough):
     mode = "behind"
+
+
+class Some(OpeningChecks, ForkChecks, KeepingChecks):
+    """What of the suite goes deepest into both tiers."""
+
+
+class TestRedisBeforePostgres(MemoryBeforeSqlite, StoreConformance if FULL else Some):
+    mode = "behind"
+
+    @pytest.fixture(autouse=True)
+    def servers(self, redis_server, postgres_server) -> None:
+        self.hot, self.cold = redis_server.url(""), postgres_server.url("")
+
+    def url(self, place: Path) -> str:
+        name = "t" + hashlib.sha256(str(place).encode()).hexdigest()[:16]
+        return url(self.hot + name, self.cold + name, self.mode)

@@ -1,7 +1,7 @@
 """What a store can do more, to stand in front of another one: keep copies of sessions that are kept there.
 
 A copy is a window of a log: it ends where it says, what it has of the records before is there as far as it was put
-there, and it goes without a trace. It is never a session of the place itself: these seven operations touch copies only,
+there, and it goes without a trace. It is never a session of the place itself: these operations touch copies only,
 so a place whose sessions are its own loses none of them by being put in front of another. It knows no other store.
 """
 
@@ -67,9 +67,12 @@ class HotStore(Store):
     def forget(self, seen: Lease, *, head: int) -> None:
         """Removes a copy whose lease is exactly `seen` and that ends at `head`; else `HeldError`, `ConflictError`.
 
-        Nothing of it stays, no tombstone and no byte; with the last copy of its family the chunks go. Does nothing if
-        there is none.
+        No tombstone stays; with the last copy of its family the chunks go. Does nothing if there is none.
         """
+
+    @abstractmethod
+    def wipe(self) -> None:
+        """Takes away the last bytes of what was forgotten, from whatever log or freed space has them: see `purge`."""
 
     @abstractmethod
     def copy(self, session: str) -> Copy | None:

@@ -74,6 +74,9 @@ class MemoryCopies(HotStore):
             if all(other.family != found.family for other in place.sessions.values()):
                 place.chunks.pop(found.family, None)
 
+    def wipe(self) -> None:
+        """See `HotStore.wipe`. Memory has nothing left."""
+
     def copy(self, session: str) -> Copy | None:
         """See `HotStore.copy`."""
         with self._open() as place:

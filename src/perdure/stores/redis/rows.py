@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from perdure.errors import DamageError
@@ -101,15 +101,20 @@ def pairs(found: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     return zip(fields, fields, strict=True)
 
 
+def stored(records: Iterable[Record]) -> Iterator[Word]:
+    """Each record's number, and the record."""
+    for r in records:
+        yield r.seq
+        yield _RECORD.pack(r.epoch, KINDS[r.kind], r.time_us, r.chain) + r.body
+
+
 def batch(given: Batch, *, end: int) -> tuple[Word, ...]:
     """A batch as arguments of a script: see `batch_at` in writing.lua."""
-    records: list[Word] = []
+    records = list(stored(given.records))
     points: list[Word] = []
     keyframes: list[Word] = []
     marks: list[Word] = []
     chunks: list[Word] = []
-    for r in given.records:
-        records += [r.seq, _RECORD.pack(r.epoch, KINDS[r.kind], r.time_us, r.chain) + r.body]
     for p in given.points:
         name = b"" if p.name is None else blob(p.name)
         points += [p.seq, _POINT.pack(p.parent, p.flags, p.time_us, p.name is not None) + name]

@@ -28,9 +28,9 @@ from perdure.stores.conditions import (
 from perdure.stores.contract import Batch, Change, Health, Held, Lease, Watch
 from perdure.stores.redis import rows, scrub
 from perdure.stores.redis.commit import Writers
+from perdure.stores.redis.copies import RedisCopies, lease_words
 from perdure.stores.redis.link import Link
 from perdure.stores.redis.listener import Listener
-from perdure.stores.redis.reader import Reader
 from perdure.stores.redis.scripts import Call, Word
 from perdure.stores.redis.settings import VERSION_MIN
 from perdure.stores.redis.tails import Tails
@@ -56,7 +56,7 @@ def open_url(place: Address, **options: Any) -> RedisStore:
     return RedisStore(Target.of(place, options))
 
 
-class RedisStore(Reader):
+class RedisStore(RedisCopies):
     """Sessions under the prefix of the target, on its server. Any number of processes and machines may use it.
 
     Operations that are under way together share a pipeline. Raises `StoreUrlError` for a server older than Redis 7, and
@@ -110,7 +110,7 @@ class RedisStore(Reader):
         def claim() -> Lease:
             epoch = epoch_after(seen.epoch, incarnation=self._newest)
             lease = Lease(session, epoch, refusals.named(owner), 0)
-            self._write("claim", session, (name, rows.blob(owner), epoch, self._newest, *_seen(seen)))
+            self._write("claim", session, (name, rows.blob(owner), epoch, self._newest, *lease_words(seen)))
             return lease
 
         return self._in_incarnation(claim)
@@ -125,7 +125,15 @@ class RedisStore(Reader):
             lease = Lease(session, epoch, refusals.named(owner), 0)
             check_incarnation(session, batch, newest=epoch)
             known = self._tails.at(session, head) if seen else b""
-            before = (name, rows.blob(owner), epoch, self._newest, head, known, *(_seen(seen) if seen else (b"",) * 3))
+            before = (
+                name,
+                rows.blob(owner),
+                epoch,
+                self._newest,
+                head,
+                known,
+                *(lease_words(seen) if seen else (b"",) * 3),
+            )
             end = batch.records[-1].seq
             args = (*before, *envelope, *rows.batch(batch, end=end))
             (sent,) = self._write("open", session, args, point="append.inside", head=head)
@@ -214,7 +222,7 @@ class RedisStore(Reader):
             [self._id(one) for one in set(family)],
         ]
         whole = replace(batch, chunks={**batch.chunks, **change.chunks})
-        place = (self._id(session), *_seen(seen), head, self._tails.at(session, head))
+        place = (self._id(session), *lease_words(seen), head, self._tails.at(session, head))
         words = (word for one in lists for word in one)
         args = (*place, *map(len, lists), *rows.batch(whole, end=end), *words)
         self._write("amend", session, args, point="amend.inside", head=head, lasts=False)
@@ -222,7 +230,7 @@ class RedisStore(Reader):
 
     def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
         """See `Store.drop_chunks`."""
-        of = [word for one, head in seen.items() for word in (self._id(one.session), *_seen(one), head)]
+        of = [word for one, head in seen.items() for word in (self._id(one.session), *lease_words(one), head)]
         args = (len(digests), *digests, *of)
         self._write("drop_chunks", "", args, point="sweep.inside", lasts=False)
 
@@ -345,10 +353,6 @@ class RedisStore(Reader):
     def _scrub(self, done: str) -> None:
         if self._link.target.scrub:
             scrub.rewrite(self._link, done=done)
-
-
-def _seen(lease: Lease) -> tuple[Word, ...]:
-    return lease.epoch, rows.blob(lease.owner), lease.counter
 
 
 def _slices(chunks: Mapping[bytes, bytes]) -> Iterator[list[tuple[bytes, bytes]]]:

@@ -74,19 +74,21 @@ class SqliteCopies(HotStore):
         self._group.write(thin)
 
     def forget(self, seen: Lease, *, head: int) -> None:
-        """See `HotStore.forget`. What was there is overwritten with zeros, and its pages are given back."""
+        """See `HotStore.forget`. What was there is overwritten with zeros."""
 
-        def forget(db: sqlite3.Connection) -> bool:
+        def forget(db: sqlite3.Connection) -> None:
             if rows.find(db, seen.session) is None:
-                return False
+                return
             row = _as_seen(db, seen)
             if row.seq != head:
                 raise refusals.conflict(seen.session, head=row.seq, expected=head)
             rows.remove(db, row)
-            return True
 
-        if self._group.write(forget):
-            self._scrub("forgotten")
+        self._group.write(forget)
+
+    def wipe(self) -> None:
+        """See `HotStore.wipe`. Free pages are zeros; they are given back, and the log is carried over and emptied."""
+        self._scrub("forgotten")
 
     def copy(self, session: str) -> Copy | None:
         """See `HotStore.copy`."""

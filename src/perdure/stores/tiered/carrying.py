@@ -46,6 +46,8 @@ def carry(tiers: Tiers, session: str, *, of: int | None = None) -> View:
         if not view.has_tail:
             return view
         batch = tail(tiers, view)
+        if batch is None and tiers.hot.copy(session) == view.copy:
+            return replace(view, has_tail=False)  # hot itself has lost a part of it
         held = tiers.cold.lease(session)
         if held.epoch != view.cold.epoch or batch is None:
             continue

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from perdure.errors import HeldError, MissingError, SessionError, SessionExistsError
+from perdure.errors import HeldError, MissingError, SessionError
 from perdure.log import Record
 from perdure.log.origin import seam_of
 from perdure.stores.contract import Lease
@@ -85,7 +85,7 @@ class Reading:
         lease = Lease(view.cold.session, new_number(), "", view.cold.epoch)
         try:
             self._tiers.hot.adopt(view.cold, lease)
-        except (HotAwayError, SessionExistsError):
+        except (HotAwayError, SessionError):
             return None
         return lease
 
@@ -121,18 +121,19 @@ class Reading:
             return self._tiers.cold.read_at(session, [seq])[0]
 
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
-        """See `Store.chunks`. They are named by what they hold, so a copy's are as good as cold's."""
-        wanted, seen = list(digests), None
-        try:
-            copy = self._tiers.hot.copy(session)
-            seen = copy.lease if copy is not None else None  # before cold is asked: see `_lease`
-            if copy is not None and not self._untold() & set(wanted):
+        """See `Store.chunks`. A copy that does not end where the log does may have one that was replaced since."""
+        wanted, view = list(digests), self._look(session)
+        if view.is_current and not self._untold() & set(wanted):
+            try:
                 return self._tiers.hot.chunks(session, wanted)
-        except (HotAwayError, MissingError, SessionError):
-            pass  # asked of cold
+            except (HotAwayError, MissingError, SessionError):
+                pass  # asked of cold
+        seen = view.copy.lease if view.copy is not None and view.is_current else None
         try:
             found = self._tiers.cold.chunks(session, wanted)
         except MissingError:
+            if not view.has_tail:
+                raise
             found = {digest: self._either_chunk(session, digest) for digest in wanted}
         self._fill(seen, chunks=found)
         return found

@@ -107,6 +107,7 @@ class TieredStore(Around):
         self._here()
         self._writes.carry(base.session)
         self.cold.fork(session, batch, base=base, epoch=epoch)
+        self._put(base.session, batch.chunks)
 
     def _settle(self, session: str) -> None:
         self._here()
@@ -143,10 +144,14 @@ class TieredStore(Around):
         """See `Store.put_chunks`. They go to cold, and hot has them as far as it has the session."""
         self._here()
         self.cold.put_chunks(session, chunks, epoch=epoch)
+        self._put(session, chunks)
+
+    def _put(self, session: str, chunks: Mapping[bytes, bytes]) -> None:
+        """Hot has no other contents under these addresses."""
         with suppress(HotAwayError, SessionError, FencedError, HeldError):
-            copy = self._tiers.hot.copy(session)
+            copy = self._tiers.hot.copy(session) if chunks else None
             if copy is not None:
-                self._tiers.hot.put_chunks(session, chunks, epoch=copy.lease.epoch if copy.lease.owner else None)
+                self._tiers.hot.put_chunks(session, chunks, epoch=None if copy.is_frozen else copy.lease.epoch)
 
     # ---------------------------------------------------------------------------------------------- keeping
 
@@ -176,17 +181,22 @@ class TieredStore(Around):
             self._settle(session)
         self._forget_all([session])
         self.cold.delete(session)
-        self._forget_all([session])
+        self._forget_all([session], wipes=True)
         self._writes.forget(session)
 
-    def _forget_all(self, sessions: Iterable[str]) -> None:
-        for session in sessions:
-            try:
+    def purge(self, session: str) -> None:
+        """See `Store.purge`. Of both tiers."""
+        self.cold.purge(session)
+        self._forget_all([session], wipes=True)
+
+    def _forget_all(self, sessions: Iterable[str], *, wipes: bool = False) -> None:
+        try:
+            for session in sessions:
                 forget(self._tiers, session)
-            except HotAwayError as error:
-                raise StoreFailedError(
-                    f"{session}: hot cannot be asked to forget it ({error}); bring it back and do it again"
-                ) from error
+            if wipes:
+                self._tiers.hot.wipe()
+        except HotAwayError as error:
+            raise StoreFailedError(f"hot cannot be asked to forget ({error}); bring it back and do it again") from error
 
     def evict(self) -> Evicted:
         """Takes out of hot what the settings say, now. Raises `StoreFailedError`."""
@@ -227,8 +237,9 @@ class TieredStore(Around):
         near = self._tiers.hot.heads(prefix=prefix)
         ends = {head.session: head.seq for head in near}
         there = self.cold.heads(prefix=prefix)
-        views = [self._look(head.session) for head in there if ends.get(head.session, 0) > head.seq]
-        return in_order(there, near, {view.cold.session: view.head for view in views if view.has_tail})
+        views = {head.session: self._look(head.session) for head in there if ends.get(head.session, 0) > head.seq}
+        there = [views[head.session].cold if head.session in views else head for head in there]
+        return in_order(there, near, {session: view.head for session, view in views.items() if view.has_tail})
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""

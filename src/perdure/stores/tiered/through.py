@@ -170,5 +170,6 @@ class Through:
         return 0
 
     def close(self) -> None:
-        """Ends the thread. What hot was not told it does not have."""
+        """Ends the thread, and tells hot what waits."""
         self.copier.end()
+        self._tell(list(self._lines.values()))

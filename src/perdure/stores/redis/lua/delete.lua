@@ -16,17 +16,7 @@ return run(function()
   end
 
   redis.call('SADD', ERASED, redis.sha1hex(id))
-  redis.call('UNLINK', key('session', id))
-  for kind in pairs(OWN) do
-    redis.call('UNLINK', key(kind, id))
-  end
-  redis.call('ZREM', SESSIONS, id)
-  redis.call('ZREM', EXPIRING, id)
-  redis.call('SREM', key('kin', row.family), id)
-  if row.base then
-    redis.call('SREM', key('forks', row.base), id)
-  end
-  refit(row.family)
+  remove(row)
   tell(id)
   return {'ok'}
 end)

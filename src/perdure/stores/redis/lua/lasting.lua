@@ -53,6 +53,21 @@ local function refit(family)
   set_family(family, longest or nil)
 end
 
+-- Removes all that a session has, and what its family shares with the last of it.
+local function remove(row)
+  redis.call('UNLINK', key('session', row.id))
+  for kind in pairs(OWN) do
+    redis.call('UNLINK', key(kind, row.id))
+  end
+  redis.call('ZREM', SESSIONS, row.id)
+  redis.call('ZREM', EXPIRING, row.id)
+  redis.call('SREM', key('kin', row.family), row.id)
+  if row.base then
+    redis.call('SREM', key('forks', row.base), row.id)
+  end
+  refit(row.family)
+end
+
 -- Those that must last as long as this session: what it goes on from, and who founded its family, whose name it has.
 local function elders_of(row)
   local found = {}

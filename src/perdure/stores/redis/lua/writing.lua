@@ -64,6 +64,17 @@ local function as_seen(id, epoch, owner, counter)
   return row
 end
 
+-- A copy of a session that is kept elsewhere: it says where it began, and has no base.
+local function as_copy(id, epoch, owner, counter)
+  local row = row_of(id)
+  if not row then
+    refuse('held', id, '0', '', '0')
+  elseif row.base or not row.seam or row.epoch ~= epoch or row.owner ~= owner or row.counter ~= counter then
+    refuse('held', lease_of(row))
+  end
+  return row
+end
+
 -- The log ends at `head`; if the caller knows the chain digest there, with that one; and its last record is there.
 local function check_head(row, head, chain)
   if row.seq ~= head then
