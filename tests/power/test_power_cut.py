@@ -98,7 +98,7 @@ def lived_once(
     if not is_done:
         assert after_failure
         return None
-    assert (lives > 1) == (after_failure == writer.RESTART)
+    assert (lives > 1) == (after_failure in (writer.RESTART, writer.DEAD))
     lines = [line.split() for line in output.splitlines()]
     return Lived(kept.until(end), [(int(position), session, what, int(n)) for session, what, n, position in lines])
 
@@ -188,7 +188,7 @@ def test_the_writer_does_all_that_a_store_does(right: tuple[str, Lived], tmp_pat
             assert (root / "agents.db").stat().st_size > 40 * 4096, "its log was never carried over"
 
 
-@pytest.mark.parametrize("after_failure", [writer.AGAIN, writer.RESTART])
+@pytest.mark.parametrize("after_failure", [writer.AGAIN, writer.RESTART, writer.DEAD])
 @pytest.mark.parametrize("kind", STORES)
 def test_a_disk_that_fails_now_and_then_and_loses_power_at_last(kind: str, after_failure: str, tmp_path: Path) -> None:
     one = lived(tmp_path, rounds=FAILING_ROUNDS, store=kind, after_failure=after_failure)

@@ -20,8 +20,8 @@ from typing import Any
 TRAP = ".fail"
 """Behind the name of the disk's record: makes the next write fail."""
 
-AGAIN, RESTART = "open it again", "start another process"
-"""What the writer does when the store fails."""
+AGAIN, RESTART, DEAD = "open it again", "start another process", "die in that moment"
+"""What the writer does when the store fails; in the last case before the store could take back what it wrote."""
 
 TRIES = 30
 """So often a session is opened again."""
@@ -51,7 +51,7 @@ class Told:
     def __init__(self, told: dict[str, Any]) -> None:
         self.folder, self.record = Path(told["folder"]), told["record"]
         self.url, self.options, self.spoiled = told["url"], told["options"], told["spoiled"]
-        self.rounds, self._after_failure = told["rounds"], told["after_failure"]
+        self.rounds, self.after_failure = told["rounds"], told["after_failure"]
 
     def acknowledge(self, session: str, what: str, number: int) -> None:
         position = os.stat(self.record).st_size  # noqa: PTH116 - first of all, before anything else is written
@@ -59,16 +59,16 @@ class Told:
 
     def lay_trap(self, session: str, number: int) -> None:
         """Makes the disk fail once in each fourth round, if failures are wanted."""
-        if self._after_failure and number % 4 == 2:
+        if self.after_failure and number % 4 == 2:
             with suppress(FileExistsError):
                 Path(f"{self.record} {session} {number}").touch(exist_ok=False)
                 Path(self.record + TRAP).touch()
 
     def may_go_on(self) -> bool:
         """Whether the store's failure is to be lived with, in this process."""
-        if self._after_failure == RESTART:
+        if self.after_failure in (RESTART, DEAD):
             os._exit(GOES_ON)
-        return self._after_failure == AGAIN
+        return self.after_failure == AGAIN
 
 
 def save_numbers(told: Told) -> None:
@@ -92,6 +92,8 @@ def run_sessions(told: Told) -> None:
     assert defaults is not None
     defaults["every"] = KEYFRAME_EVERY
     spoil(told.spoiled)
+    if told.after_failure == DEAD:
+        die_of_failures()
     store = AgentStore(open_store(told.url, **told.options))
     with ThreadPoolExecutor(len(SESSIONS)) as threads:
         for ended in [threads.submit(live, told, store, session) for session in SESSIONS]:
@@ -128,6 +130,20 @@ def spoil(how: str) -> None:
             Descriptor.forget_cached = lambda _: None
         case "no sync":
             os.fsync = os.fdatasync = lambda _: None
+
+
+def die_of_failures() -> None:
+    """A sync that fails is the last thing that this process sees."""
+    from perdure.stores.sqlite import commit  # noqa: PLC0415
+
+    def dying(sync: Callable[[int], None], file: int) -> None:
+        try:
+            sync(file)
+        except OSError:
+            os._exit(GOES_ON)
+
+    os.fsync, os.fdatasync = partial(dying, os.fsync), partial(dying, os.fdatasync)
+    commit._roll_back = lambda _: os._exit(GOES_ON)
 
 
 def live(told: Told, store: Any, session: str) -> None:

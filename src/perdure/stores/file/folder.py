@@ -127,16 +127,18 @@ class Folder(FolderView):
             raise
 
     def _open_file(self, last: Scan) -> None:
-        """Makes the newest segment ready to be written behind its last batch."""
-        if self._sync_failed:
+        """Makes the newest segment ready to be written behind its last batch.
+
+        What is not known to be durable is of a process that died before it said so. Its sync may have failed: then the
+        cache has what the disk has not, and neither syncing nor writing the same bytes again would mend it (ext4 keeps
+        such blocks as never written).
+        """
+        if self._sync_failed or self._proved < last.end:
             self._begin_anew(last)
         if self._file < 0:
             self._file = os.open(self._segment(), os.O_RDWR | os.O_CLOEXEC)
         if self._size > last.end:
             self._cut(last.end)
-        elif self._proved < last.end:  # by a process that died before it was durable
-            self._sync()
-            disk.sync_folder(self.path)
 
     def _cut(self, end: int) -> None:
         """Cuts off what is behind the last batch, and makes that durable before anything is written there."""
