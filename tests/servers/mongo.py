@@ -9,9 +9,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pymongo
+import pymongo.common
 from pymongo.errors import PyMongoError
 
 from tests.servers.server import Server, program
+
+pymongo.common.MIN_HEARTBEAT_INTERVAL = 0.02  # of a broken connection it takes 0.5 s, and here hundreds are broken
 
 
 class MongoServer(Server):
@@ -36,4 +39,4 @@ class MongoServer(Server):
             return False
 
     def url(self, name: str, *, port: int | None = None) -> str:
-        return f"mongodb://{self.host}:{port or self.port}/{name}?directConnection=true"
+        return f"mongodb://{self.host}:{port or self.port}/{name}?directConnection=true&serverMonitoringMode=poll"

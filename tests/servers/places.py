@@ -46,7 +46,7 @@ MONGO = Kind("mongo", "mongo_server", _on_server)
 LOCAL = [SQLITE, FILE]
 """On the disk of this machine."""
 
-SERVERS: list[Kind] = [POSTGRES, REDIS]
+SERVERS: list[Kind] = [POSTGRES, REDIS, MONGO]
 """On a server, each kind as its store comes to exist."""
 
 DURABLE = [*LOCAL, *SERVERS]

@@ -110,6 +110,8 @@ def _place(health: Health) -> Iterator[Finding]:
         yield Finding(
             ERROR, "place", "", f"the file itself is damaged: {problem}; keep it, and copy what is good of it"
         )
+    for setting in health.settings:
+        yield Finding(WARNING, "settings", "", f"the server is not set up for what is kept on it: {setting}")
     if health.free is not None and health.free < DISK_BYTES:
         yield Finding(WARNING, "disk", "", f"the disk has {_mb(health.free)} left; a full disk refuses saves")
     if health.log is not None and health.log > LOG_BYTES:

@@ -78,11 +78,13 @@ class Change:
 class Health:
     """What a place says of itself, without looking at sessions. None: it has no such thing.
 
-    `problems` are faults of the place itself; `used` is what it takes, `unused` what of that could be given back, `log`
-    what its write-ahead log takes, `free` what the disk has left: all in bytes.
+    `problems` are faults of the place itself; `settings` are those of a server under which an acknowledgement means
+    less than it could, each with what to do. `used` is what the place takes, `unused` what of that could be given back,
+    `log` what its write-ahead log takes, `free` what the disk has left: all in bytes.
     """
 
     problems: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     used: int | None = None
     unused: int | None = None
     log: int | None = None

@@ -10,11 +10,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from typing import Final, TypeAlias
 
 from perdure import limits
-from perdure.errors import PerdureError
 from perdure.stores import refusals
 
 Work: TypeAlias = Callable[[], int]
@@ -75,11 +73,9 @@ class Clerks:
 
 
 def _do(work: Work, future: Future[int]) -> None:
-    with suppress(PerdureError):  # told to the future
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-            raise
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - told to the future, and the line goes on
+        future.set_exception(error)

@@ -8,6 +8,7 @@ in them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event
@@ -108,7 +109,8 @@ class Link:
 
     def said(self, error: BaseException) -> str:
         """What the driver said, on one line and without passwords."""
-        return self._address.hidden(" ".join(str(error).split("full error")[0].split())).rstrip(" ,")
+        said = re.split(r", full error|, Timeout: | \(configured timeouts", str(error))[0]
+        return self._address.hidden(" ".join(said.split()))
 
     def failed(self, why: object) -> StoreFailedError:
         """For what the place could not do."""
@@ -144,9 +146,7 @@ class Patience:
         left_s = self._until_s - clock.monotonic_s()
         if left_s <= 0 or isinstance(cause, ServerSelectionTimeoutError):
             why = self._link.said(cause) if cause is not None else error
-            raise self._link.failed(
-                f"cannot be reached, or does not come to an end, within {self._link.busy_s} s: {why}"
-            ) from cause
+            raise self._link.failed(f"did not come to an end within {self._link.busy_s:g} s: {why}") from cause
         self._never.wait(min(self._pause_s * (0.5 + clock.new_random()), left_s))
         self._pause_s = min(2 * self._pause_s, _PAUSE_S_MAX)
 

@@ -60,17 +60,20 @@ class Database:
 
     def health(self, *, deep: bool) -> Health:
         """See `Store.health`."""
-        problems = list(self._problems(deep=deep))
+        problems, settings = tuple(self._problems() if deep else ()), tuple(self._settings())
         said = self._link.database.command("dbStats", freeStorage=1)
         unused = said.get("freeStorageSize")
         used = int(said.get("totalSize", said.get("storageSize", 0)))
         free = int(said["fsTotalSize"] - said["fsUsedSize"]) if "fsTotalSize" in said else None
-        return Health(tuple(problems), used=used, unused=None if unused is None else int(unused), free=free)
+        return Health(problems, settings, used=used, unused=None if unused is None else int(unused), free=free)
 
-    def _problems(self, *, deep: bool) -> Iterator[str]:
-        if "setName" not in (hello := self._link.client.admin.command("hello")) and hello.get("msg") != "isdbgrid":
+    def _settings(self) -> Iterator[str]:
+        hello = self._link.client.admin.command("hello")
+        if "setName" not in hello and hello.get("msg") != "isdbgrid":
             yield _BEHIND
-        for documents in self._documents() if deep else ():
+
+    def _problems(self) -> Iterator[str]:
+        for documents in self._documents():
             said = self._link.database.command("validate", documents.name)
             if not said["valid"]:
                 yield f"{documents.name}: " + "; ".join(map(str, said.get("errors", ())))
