@@ -14,7 +14,9 @@ import pytest
 from perdure.stores import open_store
 from tests.servers import places
 
-PROCESSES, ROUNDS, ROUNDS_THERE = 8, 20, 3
+PROCESSES, ROUNDS = 8, 20
+PROCESSES_THERE, ROUNDS_THERE = 4, 2
+"""At the places of each other kind."""
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -30,28 +32,28 @@ def open_many(urls: list[str], number: int, barrier: Barrier, results: Any) -> N
     results.put(failed)
 
 
-def opened_at_once(urls: list[str]) -> None:
-    barrier, results = SPAWN.Barrier(PROCESSES), SPAWN.Queue()
-    processes = [SPAWN.Process(target=open_many, args=(urls, n, barrier, results)) for n in range(PROCESSES)]
+def opened_at_once(urls: list[str], *, count: int) -> None:
+    barrier, results = SPAWN.Barrier(count), SPAWN.Queue()
+    processes = [SPAWN.Process(target=open_many, args=(urls, n, barrier, results)) for n in range(count)]
     for process in processes:
         process.start()
-    assert [results.get(timeout=60) for _ in processes] == [[]] * PROCESSES
+    assert [results.get(timeout=60) for _ in processes] == [[]] * count
     for process in processes:
         process.join(60)
     for url in urls:
         with open_store(url) as store:
-            assert len(store.heads()) == PROCESSES
+            assert len(store.heads()) == count
 
 
 def test_eight_processes_open_a_missing_file_at_once(tmp_path: Path) -> None:
-    opened_at_once([f"{tmp_path}/{turn}.db" for turn in range(ROUNDS)])
+    opened_at_once([f"{tmp_path}/{turn}.db" for turn in range(ROUNDS)], count=PROCESSES)
     for turn in range(ROUNDS):
         with closing(sqlite3.connect(tmp_path / f"{turn}.db")) as db:
             assert db.execute("SELECT count(*) FROM store").fetchone() == (1,)
             assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_eight_processes_open_a_missing_place_of_each_other_kind_at_once(
+def test_processes_open_a_missing_place_of_each_other_kind_at_once(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     urls = []
@@ -61,4 +63,4 @@ def test_eight_processes_open_a_missing_place_of_each_other_kind_at_once(
             folder = tmp_path / f"{kind.name}{turn}"
             folder.mkdir()
             urls.append(kind.at(folder, server))
-    opened_at_once(urls)
+    opened_at_once(urls, count=PROCESSES_THERE)

@@ -14,7 +14,7 @@ from perdure.testing.broken import Passing
 
 
 class Told(Passing):
-    """Tells what is written, and lets somebody come at a chosen look at the log's end."""
+    """Tells what is written, and lets somebody come at a chosen look at the lease or the log's end."""
 
     def __init__(self, right):
         super().__init__(right)
@@ -23,11 +23,16 @@ class Told(Passing):
         self.comes = None
 
     def head(self, session):
-        head = super().head(session)
+        return self._looked(super().head(session))
+
+    def lease(self, session):
+        return self._looked(super().lease(session))
+
+    def _looked(self, found):
         self.looks_left -= 1
         if self.looks_left == 0 and self.comes is not None:
             self.comes()
-        return head
+        return found
 
     def create(self, session, **given):
         self.told.append("create")

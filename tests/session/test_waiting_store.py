@@ -92,7 +92,10 @@ def test_only_what_is_left_of_a_lease_is_waited_for(memory: Store) -> None:
 def test_a_free_session_is_not_asked_for(memory: Store) -> None:
     store = Still(memory, None)
     for owner in ("one", "two"):
-        lease = next(takeable(store, "s", wait_s=0, lease_s=10)) if owner == "two" else store.create("s", owner=owner)
+        if owner == "two":
+            lease = next(takeable(store, store.lease("s"), wait_s=0, lease_s=10))
+        else:
+            lease = store.create("s", owner=owner)
         store.release(lease)
     assert store.asked == 0
 
@@ -104,7 +107,7 @@ def test_a_live_owner_is_not_replaced(memory: Store) -> None:
     keeper.keep(lease)
     try:
         with pytest.raises(HeldError, match=r"waited 2\.5 s"):
-            next(takeable(store, "s", wait_s=2.5, lease_s=2))
+            next(takeable(store, lease, wait_s=2.5, lease_s=2))
     finally:
         keeper.close()
     assert store.lease("s").counter > 1
@@ -113,7 +116,7 @@ def test_a_live_owner_is_not_replaced(memory: Store) -> None:
 def test_who_queues_is_told_when_the_session_is_free(memory: Store) -> None:
     lease = memory.create("s", owner=new_owner())
     threading.Timer(0.01, lambda: memory.release(lease)).start()
-    assert next(takeable(memory, "s", wait_s=600, lease_s=600)).owner == ""
+    assert next(takeable(memory, lease, wait_s=600, lease_s=600)).owner == ""
 
 
 def test_who_waits_for_an_item_is_told(memory: Store) -> None:

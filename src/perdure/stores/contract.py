@@ -199,7 +199,11 @@ class Store(ABC):
 
     @abstractmethod
     def heads(self, *, prefix: str = "") -> list[Head]:
-        """The sessions whose id begins so, the one appended to last (or created last) first. No clock decides it."""
+        """The sessions whose id begins so, the one appended to last (or created last) first.
+
+        A place that has no counter of its own may not know that of two writers who knew nothing of one another; whoever
+        had seen the other's is always the later one.
+        """
 
     @abstractmethod
     def points(self, session: str) -> list[Point]:

@@ -38,10 +38,10 @@ class Watch(ABC):
 
 
 class Polling(Watch):
-    """It is time to look now and then: at first soon, then less and less often."""
+    """It is time to look now and then: at first soon, then less and less often, up to every `pause_s_max` seconds."""
 
-    def __init__(self) -> None:
-        self._pause_s = limits.POLL_S_MIN
+    def __init__(self, *, pause_s_max: float = limits.POLL_S_MAX) -> None:
+        self._pause_s, self._pause_s_max = limits.POLL_S_MIN, pause_s_max
         self._due_s = clock.monotonic_s() + self._pause_s
 
     def wait(self, timeout_s: float) -> bool:
@@ -55,7 +55,7 @@ class Polling(Watch):
         return max(0.0, self._due_s - clock.monotonic_s())
 
     def _again(self) -> bool:
-        self._pause_s = min(2 * self._pause_s, limits.POLL_S_MAX)
+        self._pause_s = min(2 * self._pause_s, self._pause_s_max)
         self._due_s = clock.monotonic_s() + self._pause_s
         return True
 
@@ -67,9 +67,9 @@ class Bells:
         self._waiting: dict[str, set[Bell]] = {}
         self._lock = threading.Lock()
 
-    def watch(self, session: str, *, polled: bool) -> Bell:
+    def watch(self, session: str, *, polled: bool, pause_s_max: float = limits.POLL_S_MAX) -> Bell:
         """A watch that is woken by `ring`; `polled` if things may come to the session without that, too."""
-        return Bell(self, session, polled=polled)
+        return Bell(self, session, polling=Polling(pause_s_max=pause_s_max) if polled else None)
 
     def ring(self, session: str) -> None:
         """Wakes all who wait for this session."""
@@ -116,10 +116,9 @@ def bells_of(place: str) -> Bells:
 class Bell(Watch):
     """A watch that is woken when somebody in this process says that something came."""
 
-    def __init__(self, bells: Bells, session: str, *, polled: bool) -> None:
+    def __init__(self, bells: Bells, session: str, *, polling: Polling | None) -> None:
         self.rung = threading.Event()
-        self._bells, self._session = bells, session
-        self._polling = Polling() if polled else None
+        self._bells, self._session, self._polling = bells, session, polling
 
     def __enter__(self) -> Self:
         """See `Watch`."""

@@ -92,21 +92,21 @@ def _started(pid: int) -> str:
 
 def acquire(store: Store, session: str, *, owner: str, wait_s: float, lease_s: float) -> Lease:
     """Takes the session as soon as it may be taken. Raises `HeldError`."""
-    for seen in takeable(store, session, wait_s=wait_s, lease_s=lease_s):
+    for seen in takeable(store, store.lease(session), wait_s=wait_s, lease_s=lease_s):
         with contextlib.suppress(HeldError):
             return store.claim(session, owner=owner, seen=seen)
     raise AssertionError("it is taken, or there is an error")
 
 
-def takeable(store: Store, session: str, *, wait_s: float, lease_s: float) -> Iterator[Lease]:
-    """The session's lease, each time that it may be taken, until somebody has done it.
+def takeable(store: Store, newest: Lease, *, wait_s: float, lease_s: float) -> Iterator[Lease]:
+    """The lease of a session, each time that it may be taken, until somebody has done it. `newest`: as it is now.
 
     That is at once if it is free, its owner is provably dead, or it has been still for its length on the place's own
     clock; else when it is over. `lease_s` is how long it must stand still, `wait_s` how long to wait in all. Raises
     `HeldError`.
     """
-    end, watch = clock.monotonic_s() + wait_s, None
-    seen = _Seen.of(store, store.lease(session))
+    end, watch, session = clock.monotonic_s() + wait_s, None, newest.session
+    seen = _Seen.of(store, newest)
     with contextlib.ExitStack() as stack:
         while True:
             if seen.is_over(lease_s):

@@ -199,13 +199,14 @@ def hold(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease]
     """
     opening, session = screened(opening, store.guard), opening.session
     try:
-        store.head(session)
+        lease = store.lease(session)
     except SessionUnknownError:
         if not opening.create:
             raise
         with contextlib.suppress(SessionExistsError):  # somebody made it in this moment: it is there to be taken
             return _taken(store, opening, None, owner=owner, let_go=let_go)
-    for seen in takeable(store, session, wait_s=opening.wait_s, lease_s=opening.lease_s):
+        lease = store.lease(session)
+    for seen in takeable(store, lease, wait_s=opening.wait_s, lease_s=opening.lease_s):
         try:
             return _taken(store, opening, seen, owner=owner, let_go=let_go)
         except (HeldError, ConflictError):
@@ -273,7 +274,7 @@ def _give_back(writer: Writer, lease: Lease, let_go: Callable[[Lease], None]) ->
 def _begin(store: Store, session: str, *, epoch: int) -> tuple[Writer, Reader, list[Entry]]:
     """What `take_up` gives of a session that is made now: nothing has to be read for that."""
     writer = Writer(store, session, epoch=epoch, head=0, chain=GENESIS, summary=Summary())
-    return writer, Reader(store, session), []
+    return writer, Reader.of_new(store, session), []
 
 
 def startable(

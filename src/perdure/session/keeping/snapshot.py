@@ -17,6 +17,7 @@ from perdure.log.entry import opened
 from perdure.log.origin import seam_of
 from perdure.log.record import GENESIS, KINDS, is_replaced, is_stub, verified
 from perdure.log.summary import decoded, with_mark
+from perdure.session.keeping.ahead import Ahead
 from perdure.session.keeping.survey import survey
 from perdure.state import delta, keyframe
 
@@ -47,6 +48,13 @@ class Reader:
         self._bases: tuple[Base, ...] | None = None if head is None else head.bases
         self._chain_key: tuple[bytes | None] | None = None
 
+    @classmethod
+    def of_new(cls, store: Store, session: str) -> Reader:
+        """Of a session that is made now: it goes on from no other."""
+        reader = cls(store, session)
+        reader._bases = ()
+        return reader
+
     @property
     def bases(self) -> tuple[Base, ...]:
         """Whose records the log begins with, if it is one of a fork."""
@@ -64,6 +72,10 @@ class Reader:
     def chunk(self, digest: bytes) -> bytes:
         """A chunk's frame. Raises `DamageError` when it is missing."""
         return self.store.chunks(self.session, [digest])[digest]
+
+    def chunks(self, digests: Collection[bytes]) -> dict[bytes, bytes]:
+        """The frames of several chunks, in one look at the place. Raises as `chunk` does."""
+        return self.store.chunks(self.session, digests)
 
     def dictionary(self, digest: bytes) -> values.Dictionary:
         """The compression dictionary that this chunk serves as."""
@@ -150,8 +162,7 @@ class Reader:
             if head.seq:
                 with contextlib.suppress(UnfinishedError):  # its records may be looked at
                     decoded(head.summary, session=self.session, seq=upto, chain=chain)
-        seq, found = after, self.store.read_at(self.session, [after])[0].chain if after else GENESIS
-        records = self.store.read(self.session, after=after, upto=upto)
+        seq, (found, records) = after, self._from(after, upto)
         for record in verified(
             records, session=self.session, after=after, previous=found, bases=self.bases, key=self.chain_key
         ):
@@ -161,6 +172,18 @@ class Reader:
             raise DamageError(f"{self.session}: record {seq + 1} is missing; the log goes on to record {upto}")
         if chain not in (None, found):
             raise DamageError(f"{self.session}: record {seq} is not the one that the head names")
+
+    def _from(self, after: int, upto: int) -> tuple[bytes, Iterator[Record]]:
+        """The chain digest of the record before, and what is read of those after it, in one look at the place."""
+        if not after:
+            return GENESIS, self.store.read(self.session, upto=upto)
+        records = self.store.read(self.session, after=after - 1, upto=max(after, upto))
+        first = next(records, None)
+        if first is None or first.seq != after:
+            return self.store.read_at(self.session, [after])[0].chain, self.store.read(
+                self.session, after=after, upto=upto
+            )
+        return first.chain, records
 
     def entries(
         self,
@@ -344,12 +367,15 @@ def _made(
         def older(rest: list[tuple[int, int]] = bases[place:], upto: int = of, newer: list[Entry] = newer) -> Snapshot:
             return _made(reader, seq, rest, upto=upto, newer=newer)
 
-        return Snapshot(manifest, [entry["delta"] for entry in path], reader.chunk, older=older if of else None)
+        deltas = [entry["delta"] for entry in path]
+        return Snapshot(manifest, deltas, Ahead(reader, manifest), older=older if of else None)
     raise damage or DamageError(f"{reader.session}: there is no way from record {seq} back to the opening")
 
 
 def _entries(reader: Reader, *, after: int, upto: int) -> tuple[list[Entry], DamageError | None]:
     """The entries in between; those that are sound, and the damage, if they are not all so."""
+    if after == upto:
+        return [], None
     try:
         return reader.entries(after=after, upto=upto, kinds=SNAPSHOTS), None
     except FormatNewerError:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 
 from perdure import clock
-from perdure.errors import PerdureError, ProcessForkedError
+from perdure.errors import PerdureError, ProcessForkedError, StoreFailedError
 from perdure.stores import refusals
 from perdure.stores.redis.failures import LOST, is_denied, is_elsewhere, is_for_now, meaning, unproved, unreachable
 from perdure.stores.redis.scripts import Call, Word
@@ -35,12 +35,14 @@ _PAUSE_S_MAX: Final = 0.25
 class Link:
     """Connections to the server of this target, for any number of threads.
 
-    `proof` is what is sent behind a write, and tells that it is where it must be before it is acknowledged.
+    `proof` is what is sent behind a write, and tells that it is where it must be before it is acknowledged. `denied`
+    says why nothing may be written, if that is so: a script that may not do all of its work would stop in its middle.
     """
 
     def __init__(self, target: Target) -> None:
         self.target, self.url = target, target.url
         self.proof: Command | None = None
+        self.denied = ""
         self._idle: list[Wire] = []
         self._moved_to: tuple[str, int] | None = None
         self._is_closed = False
@@ -74,6 +76,8 @@ class Link:
     def write(self, calls: Sequence[Call]) -> list[Any]:
         """For each of these calls what it tells; or the error that it raises, which is not raised here."""
         self.check()
+        if self.denied:
+            raise StoreFailedError(f"{self.url}: {self.denied}; nothing was written")
         self._pay()
         told = []
         for call, reply in zip(calls, self._settled(calls), strict=True):
@@ -82,6 +86,12 @@ class Link:
             except Exception as refusal:  # noqa: BLE001 - the verdict of this one, told to whoever wrote it
                 told.append(refusal)
         return told
+
+    def look(self, *commands: Command) -> list[Reply]:
+        """The same as `say`, for commands that look at sessions."""
+        self.check()
+        self._pay()
+        return self.say(*commands)
 
     def say(self, *commands: Command) -> list[Reply]:
         """The server's answers to these commands, which must do no more when they are done twice.

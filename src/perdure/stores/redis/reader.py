@@ -156,7 +156,7 @@ class Reader(Store):
         return self._plains([command])[0]
 
     def _plains(self, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
-        replies = self._link.say(*commands)
+        replies = self._link.look(*commands)
         for reply in replies:
             if isinstance(reply, ResponseError):
                 raise meaning(reply, url=self.url)

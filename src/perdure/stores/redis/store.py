@@ -295,7 +295,8 @@ class RedisStore(RedisCopies):
             )
         if denied:
             words = ", ".join(sorted(word.decode() for word in denied))
-            _log.warning("%s: the user of the server may not do all that a store needs (ACL): %s", self.url, words)
+            self._link.denied = f"its user may not do all that a store needs (ACL): {words}"
+            _log.warning("%s: %s", self.url, self._link.denied)
         if target.aof and not (now.can_wait_for_aof or now.syncs_always):
             raise StoreUrlError(
                 f"{self.url}: wait_aof needs an append-only file and Redis 7.2, which can tell that a write is synced; "

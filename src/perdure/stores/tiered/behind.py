@@ -173,10 +173,12 @@ class Behind:
         lost = line.all()
         self._done(line, len(lost))
         line.epoch = None
-        self._note(
+        said = (
             f"{line.session}: records {lost[0].head + 1} to {lost[-1].end}, which only hot had acknowledged, are not "
             f"in cold and never will be: {error}"
         )
+        _log.error("%s", said)
+        self._note(said)
         raise error
 
     def _there(self, line: Line, queued: Sequence[Queued]) -> int:
@@ -202,8 +204,8 @@ class Behind:
         for line, queued, future in begun:
             try:
                 self._end(line, queued, future)
-            except StoreFailedError as error:
-                _log.info("%s: cold is written again soon: %s", line.session, error)
+            except (StoreFailedError, *_REFUSED) as error:
+                _log.info("%s: not copied, its writer hears of it: %s", line.session, error)
             except Exception:  # noqa: BLE001 - it is in the log, and what waits is written again
                 _log.exception("%s: could not be copied; its writer hears of it", line.session)
             finally:
@@ -233,6 +235,12 @@ class Behind:
             self._flush_old(line)
             line.epoch = None
             self._note(settle(self._tiers, session))
+
+    def finish(self, session: str) -> None:
+        """Writes to cold what waits. Raises what cold raises."""
+        line = self.line(session)
+        with line.writing:
+            self.flush(line)
 
     def _flush_old(self, line: Line) -> None:
         """Writes to cold what waits. What is refused was told when it was lost, and is no matter of who comes now."""
@@ -289,7 +297,6 @@ class Behind:
 
     def _note(self, said: str) -> None:
         if said:
-            _log.error("%s", said)
             self.notes = [*self.notes, said][-_NOTES_MAX:]
 
 

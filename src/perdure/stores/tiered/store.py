@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from perdure.errors import (
-    ConflictError,
     FencedError,
     HeldError,
     ProcessForkedError,
@@ -94,9 +93,11 @@ class TieredStore(Around):
         return held
 
     def release(self, lease: Lease) -> None:
-        """See `Store.release`. What waits for cold is written first."""
+        """See `Store.release`. What waits for cold is written first; raises what it was refused with."""
         self._here()
-        with suppress(FencedError, HeldError, ConflictError, SessionError, HotAwayError):
+        with suppress(SessionError):  # it is erased
+            self._writes.finish(lease.session)
+        with suppress(SessionError, HotAwayError):
             if self.cold.lease(lease.session).epoch == lease.epoch:
                 self._writes.settle(lease.session)
         self.cold.release(lease)

@@ -151,6 +151,9 @@ class Through:
         del session
         return True
 
+    def finish(self, session: str) -> None:
+        """Cold has everything."""
+
     def carry(self, session: str) -> None:
         """Cold has everything."""
 

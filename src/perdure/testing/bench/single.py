@@ -101,11 +101,79 @@ class RedisSingle:
         self._redis.delete(self._name)
 
 
+class PostgresSingle:
+    """A row of a table in the database of the store, a commit each, by a statement that is prepared."""
+
+    def __init__(self, url: str, name: str) -> None:
+        import psycopg
+        from psycopg import sql
+
+        from perdure.stores.postgres import options
+
+        address = Address.of(url)
+        self._table = sql.Identifier(name)
+        self._sql = sql.SQL("INSERT INTO {} (body) VALUES (%s)").format(self._table)
+        self._db = psycopg.connect(
+            options.read(address).conninfo, autocommit=True, prepare_threshold=1, password=address.password
+        )
+        with self._db.transaction():
+            self._db.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (name,))  # IF NOT EXISTS may race
+            made = "CREATE TABLE IF NOT EXISTS {} (k bigserial PRIMARY KEY, body bytea NOT NULL)"
+            self._db.execute(sql.SQL(made).format(self._table))
+
+    def save(self, body: bytes) -> None:
+        """One row, one commit."""
+        self._db.execute(self._sql, (body,))
+
+    def close(self) -> None:
+        """Gives the connection back."""
+        self._db.close()
+
+    def remove(self) -> None:
+        """The table goes."""
+        from psycopg import sql
+
+        self._db.execute(sql.SQL("DROP TABLE {}").format(self._table))
+
+
+class MongoSingle:
+    """A document more in a collection of the store's database, with the store's write concern."""
+
+    def __init__(self, url: str, name: str) -> None:
+        from perdure.stores.mongo.link import Link
+
+        self._link = Link(Address.of(url), busy_s=10)
+        self._rows = self._link.database[name]
+
+    def save(self, body: bytes) -> None:
+        """One document, acknowledged by most of the set."""
+        self._rows.insert_one({"body": body})
+
+    def close(self) -> None:
+        """Gives the connections back."""
+        self._link.close()
+
+    def remove(self) -> None:
+        """The collection goes."""
+        self._rows.drop()
+
+
+def _of_tiers(url: str, name: str) -> SingleRow:
+    """A row of the tier that acknowledges: hot where it is written behind, else cold."""
+    address = Address.of(url)
+    is_behind = address.option("mode", kind=str, default="through") == "behind"
+    return single(address.option("hot" if is_behind else "cold", kind=str, default=""), name)
+
+
 _OF: Final[dict[str, Callable[[str, str], SingleRow]]] = {
     "sqlite": SqliteSingle,
     "file": FileSingle,
     "redis": RedisSingle,
     "rediss": RedisSingle,
+    "postgresql": PostgresSingle,
+    "mongodb": MongoSingle,
+    "mongodb+srv": MongoSingle,
+    "tiered": _of_tiers,
 }
 
 

@@ -1,0 +1,105 @@
+"""No byte of what is erased stays in any durable store: not in its answers, and not in the files of its place."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import pytest
+
+import perdure
+from perdure.errors import SessionErasedError, SessionUnknownError
+from perdure.ops import erasure
+from perdure.stores import Store, open_store
+from tests.servers.places import Place
+
+CANARY: Final = "canary-of-the-erased-"
+
+BEYOND: Final = {"postgres": {"pg_wal"}}
+"""Folders that only the server itself can clean, and does in its time: told in docs/stores.md."""
+
+
+def filled(url: str) -> None:
+    """A session to be erased, collected before, with what waits in its inbox; and another one beside it."""
+    with perdure.open(url) as store:
+        for session, word in (("gone", CANARY), ("other", "harmless-")):
+            with store.session(session, labels={"word": word}) as s:
+                s.state["log"] = []
+                for n in range(30):
+                    s.state["log"].append(f"{word}{n} " + os.urandom(40).hex())
+                    s.state["big"] = os.urandom(90_000) if n % 10 == 0 else word
+                    s.save()
+            store.send(session, f"{word} in the inbox {os.urandom(40).hex()}")
+        store.gc("gone", keep_last=5, dry_run=False)
+
+
+def stored(store: Store, session: str) -> Iterator[bytes]:
+    yield from (record.body for record in store.read(session))
+    yield from store.chunks(session, store.chunk_sizes(session)).values()
+    yield from (item.content for item in store.inbox(session))
+
+
+def needles(url: str) -> list[bytes]:
+    """Bytes from the end of what is stored of the session and of nothing else; as they are, and as base64."""
+    with open_store(url) as store:
+        other = b"|".join(stored(store, "other"))
+        ends = [frame[-42:-4] for frame in stored(store, "gone") if len(frame) > 100]
+    mine = [end for end in ends if end not in other]
+    assert len(mine) > 6
+    return [CANARY.encode(), *mine, *(base64.b64encode(end)[4:-4] for end in mine)]
+
+
+def folder_of(place: Place) -> Path:
+    return place.server.folder if place.server is not None else Path(urlsplit(place.url).path).parent
+
+
+def having(place: Place, sought: list[bytes]) -> list[str]:
+    """The files of the place that have one of these."""
+    found = []
+    for file in sorted(folder_of(place).rglob("*")):
+        if BEYOND.get(place.kind, set()).isdisjoint(file.parts):
+            with contextlib.suppress(OSError):
+                content = file.read_bytes()
+                found += [file.name] if any(one in content for one in sought) else []
+    return found
+
+
+def test_no_byte_of_it_stays(place: Place) -> None:
+    filled(place.url)
+    sought = needles(place.url)
+    with perdure.open(place.url) as store:
+        late = store.backend.lease("gone")
+        store.erase("gone", by="kim")
+        assert [(one.by, one.is_there) for one in store.erased()] == [("kim", False)]
+        for refused in (
+            lambda: store.state_at("gone"),
+            lambda: store.session("gone"),
+            lambda: store.send("gone", "late"),
+            lambda: store.backend.renew(late),
+        ):
+            with pytest.raises(SessionErasedError):
+                refused()
+        assert store.verify("other", read_data=True).ok
+        assert [info.id for info in store.sessions()] == ["other"]
+    assert having(place, sought) == []
+    with open_store(place.url) as backend:
+        kept = b"|".join(one for head in backend.heads() for one in stored(backend, head.session))
+        assert [one for one in sought if one in kept] == []
+        with pytest.raises(SessionErasedError):
+            backend.head("gone")
+        with pytest.raises(SessionUnknownError):
+            backend.head("nobody")
+
+
+def test_what_only_forgets_is_caught(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(place.url)
+    sought = needles(place.url)
+    monkeypatch.setattr(erasure, "erase", lambda *_, **__: erasure.Erased(("gone",)))
+    with perdure.open(place.url) as store:
+        store.erase("gone")
+    assert having(place, sought)

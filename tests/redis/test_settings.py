@@ -1,0 +1,167 @@
+"""What a server's settings and rights mean, and what is left in its files."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from redis import Redis
+
+from perdure import clock
+from perdure.errors import (
+    PerdureError,
+    StoreFailedError,
+    StoreUrlError,
+)
+from perdure.stores import Store, open_store
+from perdure.stores.redis.settings import Settings
+from perdure.testing.conformance.tools import Log
+from tests.redis.tools import contents, filled, settings
+from tests.servers.redis import RedisServer
+
+SOON_MS = 200
+
+
+SECRET = b"bytes that must not stay anywhere"
+
+
+def found_in(server: RedisServer) -> list[str]:
+    return [path.name for path in server.folder.rglob("*") if path.is_file() and SECRET in path.read_bytes()]
+
+
+@pytest.mark.parametrize("save", ["", "3600 1"])
+def test_no_byte_of_an_erased_session_stays_in_the_files_of_the_server(redis_server, store, admin, save) -> None:
+    with settings(admin, save=save, rdbcompression="no"):
+        if save:
+            admin.save()
+        log = filled(store)
+        log.append(SECRET, chunks={b"s" * 32: SECRET}, summary=SECRET)
+        store.send("s", SECRET)
+        if save:
+            admin.save()
+        assert found_in(redis_server)
+        store.delete("s fork")
+        assert found_in(redis_server)
+        store.delete("s")
+        assert found_in(redis_server) == []
+
+
+def test_what_a_user_may_not_do_is_told(redis_server, admin, caplog) -> None:
+    admin.acl_setuser(
+        "few",
+        enabled=True,
+        passwords=["+pw"],
+        keys=["{place}*"],
+        channels=["*"],
+        categories=["+@all"],
+        commands=["-config", "-bgrewriteaof", "-zadd"],
+    )
+    try:
+        with caplog.at_level(logging.WARNING, "perdure.store"):
+            address = redis_server.url("place").replace("redis://", "redis://few:pw@")
+            with open_store(address) as store:
+                assert not store.durable
+                assert "CONFIG GET" in caplog.text
+                assert "ZADD" in caplog.text
+                before = contents(admin)
+                with pytest.raises(StoreFailedError, match="ACL"):
+                    store.create("s", owner="me")
+                assert contents(admin) == before
+        admin.acl_setuser("few", enabled=True, commands=["+zadd"])
+        with open_store(address) as store, open_store(f"{address}&scrub=false") as lenient:
+            Log(store, "s")
+            Log(store, "t")
+            with pytest.raises(StoreFailedError, match="deleted, but its bytes stay"):
+                store.delete("s")
+            assert is_gone_for_ever(store, "s")
+            lenient.delete("t")
+    finally:
+        admin.acl_deluser("few")
+
+
+def is_gone_for_ever(store: Store, session: str) -> bool:
+    try:
+        store.lease(session)
+    except PerdureError as error:
+        return error.code == "session-erased"
+    return False
+
+
+def test_a_wrong_password_is_told_at_once_and_not_shown(redis_server, admin) -> None:
+    with settings(admin, requirepass="right-word"):
+        client = Redis(host=redis_server.host, port=redis_server.port, password="right-word")
+        try:
+            began = clock.monotonic_s()
+            with pytest.raises(StoreFailedError) as caught:
+                open_store(redis_server.url("place"), password="wrong-word")
+            assert "wrong-word" not in str(caught.value)
+            assert clock.monotonic_s() - began < 9
+            with open_store(redis_server.url("place"), password="right-word") as store:
+                assert "right-word" not in store.url
+                Log(store).append(b"1")
+        finally:
+            client.config_set("requirepass", "")
+            client.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("&ttl=5", "no option ttl"),
+        ("&ttl_s=soon", "ttl_s=soon"),
+        ("&ttl_s=-1", "ttl_s is"),
+        ("&busy_s=0", "busy_s"),
+        ("&prefix=a%20b", "prefix"),
+        ("&wait_replicas=-1", "wait_replicas"),
+        ("&ssl_ca_certs=x", "no option ssl_ca_certs"),
+    ],
+)
+def test_an_option_that_is_none_is_explained(options, said) -> None:
+    with pytest.raises(StoreUrlError, match=said):
+        open_store(f"redis://127.0.0.1:1/0?{options[1:]}")
+
+
+def test_options_beside_the_url_are_in_the_url_of_the_store(redis_server, admin) -> None:
+    with open_store(f"redis://{redis_server.host}:{redis_server.port}", prefix="beside", ttl_s=60) as store:
+        Log(store).append(b"1")
+    with open_store(store.url) as again:
+        assert again.head("s").seq == 1
+    assert admin.exists("{beside}:session:s")
+
+
+def test_a_server_without_waitaof_is_asked_for_appendfsync_always(url, admin) -> None:
+    with open_store(f"{url}&wait_aof=true") as store:
+        assert store.durable
+    with settings(admin, appendfsync="everysec"):
+        with open_store(url) as store:
+            assert not store.durable
+            assert any("about a second" in problem for problem in store.health(deep=False).problems)
+        with pytest.raises(StoreUrlError, match="appendfsync always"):
+            open_store(f"{url}&wait_aof=true")
+    with settings(admin, no_appendfsync_on_rewrite="yes"), open_store(url) as store:
+        assert not store.durable
+        assert any("no-appendfsync-on-rewrite" in problem for problem in store.health(deep=False).problems)
+
+
+def test_what_a_server_says_is_understood() -> None:
+    info = b"# Server\r\nredis_version:7.2.4\r\nrole:master\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\n"
+    config = [b"appendonly", b"yes", b"appendfsync", b"everysec", b"save", b""]
+    found = Settings.of(info, config)
+    assert (found.version, found.can_wait_for_aof, found.syncs_always, found.has_snapshots) == (
+        (7, 2, 4),
+        True,
+        False,
+        False,
+    )
+    assert len(found.problems(waits_for_aof=False)) == 1
+    assert found.problems(waits_for_aof=True) == ()
+    silent = Settings.of(info, Exception("NOPERM"))
+    assert (silent.syncs_always, silent.has_snapshots) == (None, None)
+    assert "not known" in silent.problems(waits_for_aof=False)[0]
+    without = Settings.of(
+        b"redis_version:7.0.1\r\naof_enabled:0\r\nmaxmemory_policy:volatile-ttl\r\nmaxmemory:5\r\n", config
+    )
+    assert [problem.split(":")[0] for problem in without.problems(waits_for_aof=False)] == [
+        "maxmemory-policy volatile-ttl",
+        "it has no append-only file",
+    ]
