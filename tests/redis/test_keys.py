@@ -170,8 +170,8 @@ def test_a_policy_that_throws_away_is_told_and_what_it_threw_away_is_not_written
     assert contents(admin) == before
 
 
-def test_a_body_that_is_too_long_for_the_server_is_a_limit(store, admin) -> None:
-    with settings(admin, proto_max_bulk_len=1 << 20):
+def test_a_body_that_is_too_long_for_the_server_is_a_limit(url, admin) -> None:
+    with settings(admin, proto_max_bulk_len=1 << 20), open_store(url) as store:
         log = Log(store)
         with pytest.raises(LimitError, match="proto-max-bulk-len"):
             log.append(bytes(2 << 20))

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 
 from perdure import clock
-from perdure.errors import PerdureError, ProcessForkedError, StoreFailedError
+from perdure.errors import LimitError, PerdureError, ProcessForkedError, StoreFailedError
 from perdure.stores import refusals
 from perdure.stores.redis.failures import LOST, is_denied, is_elsewhere, is_for_now, meaning, unproved, unreachable
 from perdure.stores.redis.scripts import Call, Word
@@ -28,6 +28,9 @@ Command: TypeAlias = tuple[Word, ...]
 
 _WAVE_COUNT: Final = 256
 _WAVE_BYTES: Final = 1 << 20
+_CALL_BYTES_MAX: Final = 1000 << 20
+"""The server hangs up on a client that has sent 1 GB which it cannot do anything about yet."""
+
 _PAUSE_S: Final = 0.01
 _PAUSE_S_MAX: Final = 0.25
 
@@ -37,12 +40,14 @@ class Link:
 
     `proof` is what is sent behind a write, and tells that it is where it must be before it is acknowledged. `denied`
     says why nothing may be written, if that is so: a script that may not do all of its work would stop in its middle.
+    `argument_bytes_max` is what the server takes of one argument; it hangs up on who sends more.
     """
 
     def __init__(self, target: Target) -> None:
         self.target, self.url = target, target.url
         self.proof: Command | None = None
         self.denied = ""
+        self.argument_bytes_max = 512 << 20
         self._idle: list[Wire] = []
         self._moved_to: tuple[str, int] | None = None
         self._is_closed = False
@@ -145,8 +150,9 @@ class Link:
 
     def _settled(self, calls: Sequence[Call]) -> list[Reply]:
         """The answer to each, in the order given; an error of ours for one that could not be sent in time."""
-        replies: dict[Call, Reply] = {}
-        waiting, patience = list(calls), _Patience(self.target.busy_s)
+        replies: dict[Call, Reply] = {call: _too_long(call, self.argument_bytes_max, url=self.url) for call in calls}
+        replies = {call: error for call, error in replies.items() if error is not None}
+        waiting, patience = [call for call in calls if call not in replies], _Patience(self.target.busy_s)
         while waiting:
             trouble: Exception | None = None
             try:
@@ -171,14 +177,15 @@ class Link:
         for call in wave:
             call.sent = True
         answers = _exchange(connection, [*commands, *proof])
-        self._is_owing = bool(proof) and not _is_proved(proof[-1], answers[-1])
+        if proof:  # it stands for all that was written before
+            self._is_owing = not _is_proved(proof[-1], answers[-1])
         trouble, unknown = None, set()
         for call, answer in zip(wave, answers, strict=False):
             if isinstance(answer, NoScriptError):
                 unknown.add(call.script.text)
             elif isinstance(answer, ResponseError) and is_for_now(answer):
                 trouble = answer
-            elif self._is_owing and isinstance(answer, list) and answer[0] == b"ok":
+            elif proof and self._is_owing and isinstance(answer, list) and answer[0] == b"ok":
                 replies[call] = unproved(self.url)
             else:
                 replies[call] = answer
@@ -252,17 +259,27 @@ def _is_proved(proof: Command | None, answer: Reply) -> bool:
     return all(isinstance(count, int) and count >= int(least) for count, least in zip(told, wanted, strict=False))
 
 
+def _too_long(call: Call, argument_bytes_max: int, *, url: str) -> LimitError | None:
+    longest, size = call.lengths()
+    if longest <= argument_bytes_max and size <= _CALL_BYTES_MAX:
+        return None
+    what, setting = (
+        (longest, "proto-max-bulk-len") if longest > argument_bytes_max else (size, "what a client may send")
+    )
+    return LimitError(f"{url}: {what:,} bytes are more than this server takes at once ({setting}); nothing was written")
+
+
 def _waves(calls: list[Call]) -> Iterator[list[Call]]:
     """Some at a time, of each session one: if one must be sent again, none of its session was done after it."""
     wave: list[Call] = []
     sessions: set[bytes] = set()
     size = 0
     for call in calls:
-        if wave and (call.session in sessions or len(wave) >= _WAVE_COUNT or size + call.size() > _WAVE_BYTES):
+        if wave and (call.session in sessions or len(wave) >= _WAVE_COUNT or size + call.lengths()[1] > _WAVE_BYTES):
             yield wave
             wave, sessions, size = [], set(), 0
         wave.append(call)
         sessions |= {call.session} - {b""}
-        size += call.size()
+        size += call.lengths()[1]
     if wave:
         yield wave

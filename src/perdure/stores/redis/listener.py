@@ -1,7 +1,7 @@
 """One connection on which the server tells what was written, for all of a process that wait; made when one first waits.
 
-What it brings are hints: while it is broken, everybody is told now and then that it is time to look. It knows no
-session but by name.
+What it brings are hints: while it is broken, everybody is told now and then that it is time to look. One thread alone
+uses the connection, as one with TLS cannot bear two. It knows no session but by name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, Self
 
 from perdure.stores.redis.failures import LOST
@@ -17,11 +16,10 @@ from perdure.stores.redis.wire import Wire
 from perdure.stores.watch import Bells, Watch
 
 _CONFIRM_S: Final = 1.0
-_IDLE_S: Final = 1.0
-_DOWN_S: Final = 0.25
+_LOOK_S: Final = 0.02
+"""How soon the thread notices that somebody wants to hear of another session."""
 
-_BROKEN: Final = (*LOST, AttributeError, TypeError, ValueError)
-"""What a connection raises that is lost, or that a thread which wanted to send has found to be lost."""
+_DOWN_S: Final = 0.25
 
 
 class Listener:
@@ -33,24 +31,22 @@ class Listener:
         self._lock = threading.Lock()
         self._wanted: Counter[str] = Counter()
         self._heard: dict[bytes, threading.Event] = {}
-        self._connection: Wire | None = None
         self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
+        self._called, self._ended = threading.Event(), threading.Event()
 
     def watch(self, session: str) -> Watch:
         """See `Store.watch`."""
         return _Heard(self, session, self._bells.watch(session, polled=False))
 
     def want(self, session: str) -> None:
-        """Returns when the server will tell of this session, or cannot be reached."""
+        """Returns when the server will tell of this session, or does not answer."""
         with self._lock:
             self._wanted[session] += 1
             heard = self._heard.setdefault(self._channel(session), threading.Event())
             if self._thread is None and not self._ended.is_set():
                 self._thread = threading.Thread(target=self._listen, name="perdure-news", daemon=True)
                 self._thread.start()
-            elif self._wanted[session] == 1:
-                self._send("SUBSCRIBE", session)
+        self._called.set()
         heard.wait(_CONFIRM_S)
 
     def leave(self, session: str) -> None:
@@ -59,49 +55,53 @@ class Listener:
             self._wanted[session] -= 1
             if not self._wanted[session]:
                 del self._wanted[session]
-                self._heard.pop(self._channel(session), None)
-                self._send("UNSUBSCRIBE", session)
 
     def end(self) -> None:
         """Nobody is told any more."""
         self._ended.set()
-        with self._lock:
-            self._send("PING")  # its answer wakes the thread
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-
-    def _send(self, word: str, *sessions: str) -> None:
-        if self._connection is not None:
-            with suppress(*_BROKEN):  # the thread that listens finds out, and makes another connection
-                self._connection.send_command(word, *map(self._channel, sessions))
+        self._called.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def _listen(self) -> None:
         while not self._ended.is_set():
             try:
                 self._hear()
-            except _BROKEN:
+            except LOST:
                 self._ended.wait(_DOWN_S)
                 self._bells.ring_all()
 
     def _hear(self) -> None:
-        connection = self._connect()
-        connection.connect()
+        connection, tuned = self._connect(), set[bytes]()
         try:
-            with self._lock:
-                self._connection = connection
-                if self._wanted:
-                    self._send("SUBSCRIBE", *self._wanted)
+            connection.connect()
+            self._tune(connection, tuned)
             self._bells.ring_all()
             while not self._ended.is_set():
-                if connection.can_read(timeout=_IDLE_S):
+                if not tuned:
+                    self._called.wait()
+                self._called.clear()
+                self._tune(connection, tuned)
+                if tuned and connection.can_read(timeout=_LOOK_S):
                     self._note(connection.read_response())
         finally:
             with self._lock:
-                self._connection = None
                 for heard in self._heard.values():
                     heard.clear()
             connection.disconnect()
+
+    def _tune(self, connection: Wire, tuned: set[bytes]) -> None:
+        """Has the server tell of all that is wanted, and of nothing else."""
+        with self._lock:
+            wanted = {self._channel(session) for session in self._wanted}
+            for channel in self._heard.keys() - wanted:
+                del self._heard[channel]
+        if new := wanted - tuned:
+            connection.send_command("SUBSCRIBE", *new)
+        if old := tuned - wanted:
+            connection.send_command("UNSUBSCRIBE", *old)
+        tuned.clear()
+        tuned |= wanted
 
     def _note(self, news: list[bytes]) -> None:
         kind, channel = news[0], news[1]

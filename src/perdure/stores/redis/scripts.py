@@ -65,10 +65,12 @@ class Call:
             self.args = (*self.args[: self._again], 1, *self.args[self._again + 1 :])
         return ("EVALSHA", self.script.sha, 1, place, *self.args)
 
-    def size(self) -> int:
-        """How many bytes of contents it sends."""
-        return sum(len(word) for word in self.args if isinstance(word, bytes))
+    def lengths(self) -> tuple[int, int]:
+        """Bytes of its longest argument, and of all."""
+        found = [len(word) for word in self.args if isinstance(word, bytes)]
+        return max(found, default=0), sum(found)
 
 
 def _file(name: str) -> str:
-    return resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+    text = resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))

@@ -63,6 +63,6 @@ def _write_anew(link: Link, kind: str, now: Settings, *, done: str) -> None:
                 )
         time.sleep(look_s)
         look_s = min(2 * look_s, _LOOK_S_MAX)
-        now = settings(link)
+        now = Settings.of(link.say(("INFO", "persistence"))[0], None)
     if now.info.get(status) != "ok":
         raise StoreFailedError(f"{link.url}: {done}, but writing the server's {kind} anew failed; do it again")

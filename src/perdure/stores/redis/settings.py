@@ -11,7 +11,7 @@ from typing import Any, Final
 VERSION_MIN: Final = (7, 0)
 _WAITS_FOR_AOF: Final = (7, 2)
 
-ASKED: Final = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save")
+ASKED: Final = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "proto-max-bulk-len")
 """What CONFIG GET is asked for."""
 
 
@@ -66,6 +66,11 @@ class Settings:
     def can_wait_for_aof(self) -> bool:
         """Whether it can tell that a write is synced."""
         return self.version >= _WAITS_FOR_AOF and self.has_aof
+
+    @property
+    def argument_bytes_max(self) -> int:
+        """How long one argument of a command may be."""
+        return int((self.config or {}).get("proto-max-bulk-len", 512 << 20))
 
     @property
     def evicts(self) -> bool:

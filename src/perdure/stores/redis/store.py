@@ -288,6 +288,7 @@ class RedisStore(RedisCopies):
         now, target = scrub.settings(self._link), self._link.target
         if now.version < VERSION_MIN:
             raise StoreUrlError(f"{self.url}: is Redis {now.info.get('redis_version')}; it takes 7.0 or newer")
+        self._link.argument_bytes_max = now.argument_bytes_max
         layout, *denied = self._link.ask(Call("enter", (), tells=Asked(self.url).told))
         if layout not in (None, _LAYOUT):
             raise FormatNewerError(

@@ -1,7 +1,8 @@
 -- What every script begins with. All it may look at has the one hash tag of its place, so it works on a cluster, too.
 --
 -- Redis does not undo a script that fails: each of them looks and refuses first, and only then writes. Asking for the
--- type of a key is part of that: it finds what is none of ours, and on a cluster a slot that is just being moved.
+-- type of a key is part of that. The key that scripts are given is never there: so while a cluster moves the slot, where
+-- some keys are and others not, it runs none of them.
 
 local PLACE = KEYS[1]
 local LAYOUT = '1'
