@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from perdure.errors import StoreFailedError
@@ -10,6 +11,8 @@ from perdure.log import GENESIS, Record, chained
 from perdure.stores import Batch, Lease, Point, Store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.tiered import Settings, TieredStore
+
+_PLAIN = {"close", "lose_everything", "dump", "load"}
 
 
 class Place(MemoryStore):
@@ -22,12 +25,15 @@ class Place(MemoryStore):
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        if name.startswith("_") or name == "close" or not callable(found):
+        if name.startswith("_") or name in _PLAIN or not callable(found):
             return found
+        return partial(self._asked, name, found)
+
+    def _asked(self, name: str, found: Any, *args: Any, **kwargs: Any) -> Any:
         self.asked[name] += 1
         if self.is_away:
             raise StoreFailedError(f"{self.url}: away")
-        return found
+        return found(*args, **kwargs)
 
     def lose_everything(self) -> None:
         """As a server without a disk does when it is started again."""

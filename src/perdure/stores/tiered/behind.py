@@ -97,7 +97,7 @@ class Behind:
             copy = line.copy
         line.epoch = None  # until cold has this: a copy that proved nothing acknowledges nothing, see `take`
         line.sent = self._tiers.cold.append(line.session, batch, epoch=epoch, head=head)
-        line.last = batch.records[-1] if batch.records else line.last
+        line.last, line.own = batch.records[-1] if batch.records else line.last, epoch
         if copy and (batch.records or not is_new) and self._tell(line, batch, copy, head):
             line.epoch, line.copy = epoch, copy
         return line.sent
@@ -225,16 +225,31 @@ class Behind:
         """A new owner has it: hot is taken with its first append."""
         line = self.line(session)
         with line.writing:
-            line.epoch, line.last = None, None
+            line.epoch, line.last, line.own = None, None, None
             line.sent = max(line.sent, sent)
 
-    def settle(self, session: str) -> None:
-        """Cold has all that counts, and hot takes nothing more. Raises `HotAwayError` when it cannot be asked."""
+    def settle(self, session: str, *, takes: bool = False) -> None:
+        """Cold has all that counts, and hot takes nothing more. Raises `HotAwayError` when it cannot be asked.
+
+        `takes`: for somebody who is about to take the session, and must hear of what may be lost.
+        """
         line = self.line(session)
         with line.writing:
             self._flush_old(line)
+            if takes and line.last is None and self._tiers.hot.copy(session) is None:
+                self._note_gone(session)
             line.epoch = None
             self._note(settle(self._tiers, session))
+
+    def _note_gone(self, session: str) -> None:
+        owner = self._tiers.cold.lease(session).owner
+        if owner:
+            said = (
+                f"{session}: its owner {owner} did not close it, and hot has no copy of it: what hot alone had "
+                "acknowledged, if anything, is lost"
+            )
+            _log.warning("%s", said)
+            self._note(said)
 
     def finish(self, session: str) -> None:
         """Writes to cold what waits. Raises what cold raises."""
@@ -250,12 +265,11 @@ class Behind:
     def flush_if_ours(self, session: str) -> bool:
         """Whether this process writes the session; then cold has all that it acknowledged."""
         line = self._lines.get(session)
-        if line is None:
+        if line is None or line.own is None:
             return False
         with line.writing:
-            is_ours = line.epoch is not None or not line.is_empty
             self._flush_old(line)
-        return is_ours
+            return self._tiers.cold.head(session).epoch == line.own
 
     def carry(self, session: str) -> None:
         """Cold has what was acknowledged until now; hot goes on."""

@@ -38,7 +38,8 @@ class Queued:
 class Line:
     """The writes of one session. Who writes holds `writing`; who copies holds `copying`, and never asks for the other.
 
-    `epoch` is the one in which hot's copy takes appends of ours, by the number `copy`; None while it does not.
+    `epoch` is the one in which hot's copy takes appends of ours, by the number `copy`; None while it does not. `own` is
+    the one in which cold was last written from here, and `last` the record that it was given then.
     """
 
     def __init__(self, session: str) -> None:
@@ -47,6 +48,8 @@ class Line:
         self.copying = threading.RLock()
         self.epoch: int | None = None
         self.copy = 0
+        self.own: int | None = None
+        self.is_given_up = False
         self.sent = 0
         self.last: Record | None = None
         self._queue: deque[Queued] = deque()

@@ -42,6 +42,9 @@ from perdure.stores.tiered.view import Tiers, View, in_order
 
 T = TypeVar("T")
 
+_PLAIN: Final = "/:,"
+"""Characters that stand for themselves in an option of a URL."""
+
 
 class TieredStore(Around):
     """`hot` in front of `cold`, which it owns from then on: closing it closes both. See `Settings`.
@@ -58,7 +61,9 @@ class TieredStore(Around):
         guarded, self._front = front(hot)
         self._tiers = Tiers(guarded, cold)
         self._hot = hot
-        self.url = f"tiered://?hot={quote(hot.url)}&cold={quote(cold.url)}{self.settings.in_url()}"
+        self.url = (
+            f"tiered://?hot={quote(hot.url, safe=_PLAIN)}&cold={quote(cold.url, safe=_PLAIN)}{self.settings.in_url()}"
+        )
         self.durable = cold.durable and (hot.durable or not self.settings.is_behind)
         self._evictor = Evictor(self._tiers, self.settings)
         kind = Behind if self.settings.is_behind else Through
@@ -75,7 +80,7 @@ class TieredStore(Around):
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
         """See `Store.claim`."""
-        self._settle(session)
+        self._settle(session, takes=True)
         lease = self.cold.claim(session, owner=owner, seen=seen)
         with suppress(HotAwayError):  # an owner who took hot again in between: what it was told still counts
             if freeze(self._tiers, session) is not None:
@@ -87,7 +92,7 @@ class TieredStore(Around):
         """See `Store.open`."""
         self._here()
         if seen is not None:
-            self._settle(session)
+            self._settle(session, takes=True)
         held = self.cold.open(session, batch, owner=owner, seen=seen)
         self._writes.opened(session, sent=held.sent)
         return held
@@ -110,10 +115,10 @@ class TieredStore(Around):
         self.cold.fork(session, batch, base=base, epoch=epoch)
         self._put(base.session, batch.chunks)
 
-    def _settle(self, session: str) -> None:
+    def _settle(self, session: str, *, takes: bool = False) -> None:
         self._here()
         try:
-            self._writes.settle(session)
+            self._writes.settle(session, takes=takes)
         except HotAwayError as error:
             raise StoreFailedError(
                 f"{session}: cannot be taken while hot cannot be asked: its newest saves may be there alone ({error}). "

@@ -61,10 +61,10 @@ class Through:
         if epoch is None:
             return
         line = self.line(session)
-        if self._untold + size_of(batch) > self._settings.behind_bytes:
-            self._give_up(line)
-            return
         with self._mutex:
+            line.is_given_up |= self._untold + size_of(batch) > self._settings.behind_bytes
+            if line.is_given_up:
+                return  # what waits goes, too, as soon as whoever tells hot comes to it: nobody waits for that here
             self._chunks.update(batch.chunks.keys())
             self._untold += line.add(replace(batch, taken=(), views=(), envelope=None), head=head, epoch=epoch)
         self.copier.tell(line)
@@ -74,6 +74,8 @@ class Through:
         for line in lines:
             with line.copying:
                 try:
+                    if line.is_given_up:
+                        self._give_up(line)
                     self.flush(line)
                 except PerdureError as error:
                     _log.info("%s: hot does not keep in step: %s", line.session, error)
@@ -125,6 +127,7 @@ class Through:
         with line.copying:
             line.epoch = None
             self._done(line, len(line.all()))
+            line.is_given_up = False
 
     def line(self, session: str) -> Line:
         """The state of a session in this process."""
@@ -137,8 +140,9 @@ class Through:
         line = self.line(session)
         line.epoch = None
 
-    def settle(self, session: str) -> None:
+    def settle(self, session: str, *, takes: bool = False) -> None:
         """Cold has what an owner in the other mode left, if hot can be asked."""
+        del takes
         try:
             left = settle(self._tiers, session)
         except HotAwayError as error:
