@@ -345,7 +345,7 @@ def test_the_sweep_finds_a_store_whose_bodies_are_bound_to_no_place(
         "diff",
         "fork --into f",
         "export --ndjson there",
-        "copy --to other.db",
+        "copy perdure.db other.db",
     ],
 )
 def test_no_command_gives_what_was_changed(
@@ -364,7 +364,7 @@ def test_no_command_gives_what_was_changed(
         db.execute("UPDATE records SET body = ? WHERE key = ?", (flipped(body, 30, 1), key))
     name, *words = command.split()
     with pytest.raises(SystemExit) as ended:
-        main([name, "s", *words])
+        main([name, *([] if name == "copy" else ["s"]), *words])
     told = capsys.readouterr()
     assert ended.value.code == DamageError.exit_status, told
     assert "second turn" not in told.out + told.err

@@ -99,7 +99,7 @@ def test_what_was_gone_on_with_elsewhere_is_told(capsys: pytest.CaptureFixture[s
     for store in ("agents.db", "other.db"):
         assert run("rollback", "q", "looked", "--yes", "--store", store) == 0
     capsys.readouterr()
-    assert run("copy", "agents.db", "other.db", "--json") == 1
+    assert run("copy", "agents.db", "other.db", "--json") == 43
     (told,) = document(capsys)["sessions"]
     assert (told["how"], "gone on with" in told["why"]) == ("failed", True)
     assert run("erase", "q", "--yes") == 0

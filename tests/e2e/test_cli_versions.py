@@ -67,7 +67,7 @@ def test_it_tells_first_and_does_it_when_told(capsys: pytest.CaptureFixture[str]
 
 def test_what_fails_and_what_is_held_is_told_and_has_its_status(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "migrate", "new.py:worker", "--to", "7", "--prefix", "b")
-    assert (status, out) == (0, "0 migrated, 1 need nothing\n")
+    assert (status, out) == (0, "0 migrated, 1 of other functions\n")
     status, out, _ = run(capsys, "migrate", "new.py:worker", "--to", "7", "--session", "b")
     assert status == 55
     assert out.startswith("b: failed: the state is of version 1.0.0, the code of version 7, and no steps lead")

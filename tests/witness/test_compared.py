@@ -163,7 +163,7 @@ def test_no_way_of_reading_an_older_copy_gives_anything(
         "pause s",
         "cancel s",
         "export s there.perdure",
-        "copy s --to other.db",
+        "copy agents.db other.db --session s",
         "gc s --keep-last 1",
         "erase s --yes",
         "doctor s --go-on mended",

@@ -76,8 +76,8 @@ def copy(
         _tell(found, where, damaged, dry_run=dry_run, checked=check and not dry_run)
     if damaged:
         raise typer.Exit(DamageError.exit_status)
-    if any(one.how == "failed" for one in found):
-        raise typer.Exit(FAILED)
+    if failed := {one.status for one in found if one.how == "failed"}:
+        raise typer.Exit(failed.pop() if len(failed) == 1 else FAILED)
 
 
 def _opened(where: Place, *, dry_run: bool) -> AgentStore:

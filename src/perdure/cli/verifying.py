@@ -15,10 +15,12 @@ from perdure.cli.place import place
 from perdure.cli.text import bytes_of, one_line
 from perdure.errors import DamageError
 from perdure.recovery.verify import EVERYTHING, STRUCTURE, Part, Read, part
+from perdure.stores.ids import HOUSE
 
 if TYPE_CHECKING:
     from perdure.ops.restored import Accepted
     from perdure.recovery.verify import Report
+    from perdure.runtime.store import AgentStore
 
 _OPTION: Final = "--read-data"
 _ALL: Final = "1/1"
@@ -80,7 +82,7 @@ def verify(
         accepted = None
         if accept_restored is not None:
             accepted = opened.accept_restored(accept_restored, by=chosen_by(by))
-        sessions = [session] if session is not None else [info.id for info in opened.sessions()]
+        sessions = [session] if session is not None else _all(opened)
         found = [opened.verify(one, read_data=read_data or False) for one in sessions]
     ok = all(report.ok for report in found)
     total = _total(found, data=part(read_data) if read_data else STRUCTURE)
@@ -94,6 +96,12 @@ def verify(
             _tell(report)
         output.say(_read_text(total))
     raise typer.Exit(0 if ok else DamageError.exit_status)
+
+
+def _all(opened: AgentStore) -> list[str]:
+    """Every session, those of the store itself, too."""
+    own = [head.session for head in opened.backend.heads(prefix="perdure:") if head.session in HOUSE]
+    return [info.id for info in opened.sessions()] + own
 
 
 def _tell_accepted(accepted: Accepted) -> None:

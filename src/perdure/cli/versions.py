@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from perdure.runtime.migrating import Migrated, Migration
     from perdure.runtime.store import AgentStore
 
-QUIET: Final = frozenset({"current", "script", "over", "other"})
+OTHER: Final = "other"
+QUIET: Final = frozenset({"current", "script", "over", OTHER})
 """What need not be done: only how many there are is told."""
 
 STOPPED: Final = 130
@@ -129,8 +130,9 @@ def _summary(found: Migration) -> str:
     counts = found.counts
     parts = [f"{counts.get('migrated', 0)} {done}"]
     parts += [f"{counts[what]} {what}" for what in ("failed", "held") if what in counts]
-    quiet = sum(counts.get(what, 0) for what in QUIET)
+    quiet = sum(counts.get(what, 0) for what in QUIET - {OTHER})
     parts += [f"{quiet} need nothing"] if quiet else []
+    parts += [f"{counts[OTHER]} of other functions"] if OTHER in counts else []
     return ("stopped: " if found.stopped else "") + ", ".join(parts)
 
 

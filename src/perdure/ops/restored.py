@@ -18,6 +18,7 @@ from perdure.session.keeping.opening import take_up
 from perdure.session.rules.request import Commit, Draft
 from perdure.stores.conditions import INCARNATION_BITS, incarnation_of
 from perdure.stores.contract import Head, Store
+from perdure.stores.ids import HOUSE
 from perdure.stores.witness import WitnessedStore
 from perdure.stores.witness.told import ERASED, LOST, Told, told_of
 
@@ -71,7 +72,8 @@ def accept(store: Store, *, reason: str, by: str, owner: str, lease_s: float) ->
             left.append((head.session, str(error)))
         faults.reach("restored.inside")
     lost = _lost(store, roll, {head.session for head in heads}, number=number)
-    return Accepted(number, tuple(sorted(taken)), tuple(sorted(lost)), tuple(sorted(erased)), tuple(sorted(left)))
+    taken, lost = sorted({*taken} - HOUSE), sorted({*lost} - HOUSE)
+    return Accepted(number, tuple(taken), tuple(lost), tuple(sorted(erased)), tuple(sorted(left)))
 
 
 def _taken_on(store: Store, head: Head, note: Mapping[str, object], *, owner: str, lease_s: float) -> Head:

@@ -43,8 +43,8 @@ class Copied:
     """What became of one session, or would become of it.
 
     `how` is copied (it was not there), caught up (the rest of it came), there already, erased here (it is still there),
-    or failed, with `why`. `records` are those that came, `stored_bytes` those of their bodies and chunks, 0 in a dry
-    run.
+    or failed, with `why` and the exit `status` of that error. `records` are those that came, `stored_bytes` those of
+    their bodies and chunks, 0 in a dry run.
     """
 
     session: str
@@ -52,6 +52,7 @@ class Copied:
     records: int = 0
     stored_bytes: int = 0
     why: str = ""
+    status: int = 0
 
 
 def copy_all(
@@ -109,7 +110,7 @@ def _one(source: Moving, target: Moving, head: Head, *, dry_run: bool) -> Copied
     except StoreFailedError:
         raise
     except PerdureError as error:
-        return Copied(head.session, FAILED, why=f"{error}")
+        return Copied(head.session, FAILED, why=f"{error}", status=error.exit_status)
 
 
 def _head_there(target: Moving, session: str) -> Head | None:

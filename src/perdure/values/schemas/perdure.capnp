@@ -55,6 +55,7 @@ struct Log {
 }
 
 struct Snapshot {
-  # The state of a session at one point, in one file: docs/snapshots.md.
+  # An agent snapshot (docs/snapshots.md) for programs that hand one on by this schema. perdure writes no such message
+  # itself: a snapshot file holds the Value alone, in a frame (docs/format.md, 15).
   value @0 :Value;  # a dict
 }
