@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from bson.errors import BSONError
 from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.collection import Collection
+from pymongo.database import Database
 from pymongo.errors import (
     BulkWriteError,
     ConfigurationError,
@@ -61,12 +62,7 @@ class Link:
         self._never = Event()
         with self._told():
             self.client: MongoClient[Doc] = MongoClient(address.without(OWN_OPTIONS), **_settings(address, busy_s))
-            self.database = self.client.get_database(
-                address.path,
-                read_preference=ReadPreference.PRIMARY,
-                read_concern=ReadConcern("majority"),
-                write_concern=WriteConcern(w="majority", j=True, wtimeout=max(1, int(busy_s * 1000))),
-            )
+            self.database = self._opened(address.path)
             self.sessions = self.database["perdure_sessions"]
             self.records = self.database["perdure_records"]
             self.index = self.database["perdure_index"]
@@ -75,6 +71,15 @@ class Link:
             self.chunks = self.database["perdure_chunks"]
             self.families = self.database["perdure_families"]
             self.place = self.database["perdure_place"]
+
+    def _opened(self, name: str) -> Database[Doc]:
+        write = WriteConcern(w="majority", j=True, wtimeout=max(1, int(self.busy_s * 1000)))
+        read, primary = ReadConcern("majority"), ReadPreference.PRIMARY
+        try:
+            return self.client.get_database(name, read_preference=primary, read_concern=read, write_concern=write)
+        except BaseException:
+            self.client.close()
+            raise
 
     def use(self, work: Callable[[], T]) -> T:
         """What the work returns. Done again, from its beginning, when the connection broke under it or was refused.
