@@ -75,7 +75,7 @@ def test_whatever_is_lost_all_is_done_once(server, what: str) -> None:
             proxy.replies = 0
             expected = list(everything(store))
             count = proxy.replies
-        for number in range(1, count, 1 if FULL else 9):
+        for number in range(1, count, 1 if FULL else 13):
             with open_store(by_way_of(proxy, server)) as store:
                 proxy.lose(what, number)
                 assert list(everything(store)) == expected, f"{what} {number} of {count}"

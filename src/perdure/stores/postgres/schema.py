@@ -22,6 +22,12 @@ VERSION: Final = 1
 
 _LOCK: Final = 0x7065726475726500
 _ABSENT: Final = (errors.UndefinedTable, errors.InvalidSchemaName)
+_THERE: Final = (
+    "SELECT c.relname::text FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid "
+    "WHERE n.nspname = %(schema)s"
+)
+"""What is in the schema; a NULL for an empty one. As the tables say it: what else could tell may remember too long."""
+
 _PARTITIONED: Final = re.compile(r'CREATE TABLE ("\w+"\.\w+) \(.*\) PARTITION BY HASH')
 
 
@@ -62,11 +68,16 @@ class Schema:
         """Makes them, or migrates, in one transaction, behind a lock that all take who do so."""
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            ((there,),) = connection.rows("SELECT to_regclass(%(name)s) IS NOT NULL", name=f'"{self.name}".versions')
-            if there:
+            found = connection.rows(_THERE, schema=self.name)
+            if any(table == "versions" for (table,) in found):
                 self._migrate(connection)
+            elif any(table is not None for (table,) in found):
+                raise StoreUrlError(
+                    f"{self._url}: schema {self.name} has tables of another program; it was left as it is. Name "
+                    "another one, as in ?schema=perdure"
+                )
             else:
-                self._make(connection)
+                self._make(connection, is_there=bool(found))
 
     def _migrate(self, connection: Connection) -> None:
         found = self._found(connection) or 0
@@ -76,17 +87,8 @@ class Schema:
             self._run(connection, f"migrate_{version}", partitions=self._kept_partitions(connection))
             connection.execute(plain("INSERT INTO {s}.versions VALUES (%s)", self.name).encode(), (version,))
 
-    def _make(self, connection: Connection) -> None:
-        ((others,),) = connection.rows(
-            "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace(%(name)s)", name=f'"{self.name}"'
-        )
-        if others:
-            raise StoreUrlError(
-                f"{self._url}: schema {self.name} has tables of another program; it was left as it is. Name another "
-                "one, as in ?schema=perdure"
-            )
-        ((there,),) = connection.rows("SELECT to_regnamespace(%(name)s) IS NOT NULL", name=f'"{self.name}"')
-        if not there:  # where it is, nobody needs the right to make one
+    def _make(self, connection: Connection, *, is_there: bool) -> None:
+        if not is_there:  # where it is, nobody needs the right to make one
             connection.execute(plain("CREATE SCHEMA {s}", self.name).encode())
         self._run(connection, "schema", partitions=self._partitions)
         connection.execute(plain("INSERT INTO {s}.versions VALUES (%s)", self.name).encode(), (self._version,))
