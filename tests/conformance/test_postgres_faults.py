@@ -15,6 +15,9 @@ from psycopg import sql
 from perdure.errors import ProcessForkedError, StoreFailedError
 from perdure.log import GENESIS, Base, verified
 from perdure.stores import Batch, Change, Lease, Point, Store, open_store
+from perdure.stores.address import Address
+from perdure.stores.postgres import open_url
+from perdure.stores.postgres.arrays import Blobs
 from perdure.testing.conformance.tools import Log, records_after
 from tests.servers.proxy import Proxy
 from tests.servers.server import fresh_name
@@ -216,3 +219,18 @@ def test_a_forked_child_leaves_the_connections_alone(server) -> None:
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         log.append(b"2")
         assert ([item.content for item in store.inbox("s")], store.head("s").seq) == ([b"child"], 2)
+
+
+def test_what_became_of_a_transaction_is_decided_once(server) -> None:
+    with open_url(Address.of(server.fresh_url())) as store:
+        Log(store)
+        place = store._server
+        for is_committed in (True, False):
+            with place.lent() as connection:
+                connection.execute("BEGIN")
+                connection.rows(store._sql["begin"], busy="1s", token=b"t%d" % is_committed, over=Blobs())
+                connection.execute("COMMIT" if is_committed else "ROLLBACK")
+            for _ in range(2):
+                assert place._is_committed(b"t%d" % is_committed, store._sql["became"]) is is_committed
+        with pytest.raises(psycopg.errors.UniqueViolation), place.lent() as connection:
+            connection.rows(store._sql["begin"], busy="1s", token=b"t0", over=Blobs())

@@ -96,6 +96,12 @@ CREATE TABLE {s}.envelopes (
     content bytea NOT NULL
 );
 
+CREATE TABLE {s}.commits (                  -- of transactions whose end may not have been heard
+    token bytea PRIMARY KEY,
+    made timestamptz NOT NULL,
+    undone boolean NOT NULL                 -- it was looked for before it was there, and cannot come any more
+);
+
 -- Bodies and chunks are compressed before they come here.
 ALTER TABLE {s}.records ALTER body SET STORAGE EXTERNAL, ALTER body SET STATISTICS 0;
 ALTER TABLE {s}.chunks ALTER content SET STORAGE EXTERNAL, ALTER content SET STATISTICS 0,

@@ -101,6 +101,8 @@ class Server:
         self._pid = os.getpid()
         self._closed = False
         self._left: list[tuple[Any, ...]] = []
+        self._over: list[bytes] = []
+        """Tokens of transactions whose end was heard: the next one removes them."""
         self.pooled: bool | None = None
         """Whether a pooler stands in between; None before the first connection."""
         self._lock = threading.Lock()
@@ -197,36 +199,32 @@ class Server:
     def transact(self, work: Callable[[Connection], T], *, begin: str, became: str, point: str | None = None) -> T:
         """What `work` returns, in one transaction that is durable then; done again if it is undone by what passes.
 
-        `begin` tells its number, `became` what has become of that one.
+        `begin` leaves a token in it, and `became` takes the token for itself, unless it was committed.
         """
         patience = Patience(self)
         while True:
-            sent: tuple[str, T] | None = None
+            token, over = clock.new_bytes(16), self._over[:]
+            sent: tuple[T] | None = None
             try:
                 with self.lent() as connection, _undone(connection):
                     connection.execute("BEGIN")
-                    ((number, *_),) = connection.rows(begin, busy=f"{int(self.busy_s * 1000)}ms")
+                    connection.rows(begin, busy=f"{int(self.busy_s * 1000)}ms", token=token, over=arrays.Blobs(over))
                     result = work(connection)
                     if point is not None:
                         faults.reach(point)
-                    sent = number, result
+                    sent = (result,)
                     connection.execute("COMMIT")
+                    self._over = [*(one for one in self._over if one not in over), token]
                     return result
             except psycopg.Error as error:
-                if sent is not None and self._is_committed(sent[0], became):
-                    return sent[1]
+                if sent and self._is_committed(token, became):
+                    return sent[0]
                 patience.after(error)
 
-    def _is_committed(self, number: str, became: str) -> bool:
-        """What has become of a transaction whose end was not heard."""
-        end = clock.monotonic_s() + self.busy_s
-        while True:
-            ((state,),) = self.use(lambda connection: connection.rows(became, xid=number))
-            if state in ("committed", "aborted"):
-                return bool(state == "committed")
-            if clock.monotonic_s() > end:
-                raise StoreFailedError(f"{self.url}: it is not known yet whether transaction {number} was committed")
-            time.sleep(_PAUSE_S)
+    def _is_committed(self, token: bytes, became: str) -> bool:
+        """What became of a transaction whose end was not heard: it is decided by now."""
+        ((is_undone,),) = self.use(lambda connection: connection.rows(became, token=token))
+        return not is_undone
 
     def close(self) -> None:
         """Gives every connection up."""

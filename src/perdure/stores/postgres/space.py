@@ -70,6 +70,7 @@ class Space:
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`: one table at a time, whose rows may be read and written meanwhile."""
         del bytes_max
+        self._server.use(lambda connection: connection.rows(self._sql["forget_commits"]))
         waiting = {name: size for name, size in self._dead().items() if size}
         if not waiting:
             return 0

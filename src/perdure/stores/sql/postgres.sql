@@ -355,12 +355,24 @@ DELETE FROM {s}.chunks WHERE family = %(family)s
 DELETE FROM {s}.envelopes WHERE family = %(family)s
 
 -- name: begin
-SELECT pg_current_xact_id()::text, set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+WITH over AS (
+    DELETE FROM {s}.commits WHERE token = ANY (%(over)s)
+), this AS (
+    INSERT INTO {s}.commits (token, made, undone) VALUES (%(token)s, clock_timestamp(), false)
+)
+SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
     WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true),
     set_config('idle_in_transaction_session_timeout', '5s', true), set_config('lock_timeout', %(busy)s, true)
 
+-- What became of it. If it was not committed it cannot be any more, as its token is taken; while it is under way this
+-- waits for it. (pg_xact_status would not do: after a crash numbers are given again that were not flushed.)
+
 -- name: became
-SELECT pg_xact_status(%(xid)s::text::xid8)
+INSERT INTO {s}.commits AS c (token, made, undone) VALUES (%(token)s, clock_timestamp(), true)
+ON CONFLICT (token) DO UPDATE SET undone = c.undone RETURNING c.undone
+
+-- name: forget_commits
+DELETE FROM {s}.commits WHERE made < clock_timestamp() - interval '1 day'
 
 -- The space that the tables take.
 
