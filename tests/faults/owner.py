@@ -68,6 +68,11 @@ class Owner:
         line, _, self._rest = self._rest.partition(b"\n")
         return json.loads(line)
 
+    def is_silent(self) -> bool:
+        """Whether it has not answered yet."""
+        assert self._process.stdout
+        return not self._rest and not select.select([self._process.stdout], [], [], 0)[0]
+
     def do(self, *words: object) -> Any:
         """Told, and heard."""
         self.tell(*words)

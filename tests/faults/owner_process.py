@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,14 @@ class Process:
         if task["elsewhere"]:
             read = lease._read
             lease._read = lambda path: "another" if path.endswith("boot_id") else read(path)
-        backend = open_store(task["url"])
-        wrapped = pkgutil.resolve_name(task["wrap"])(backend) if task["wrap"] else backend
-        self._store = AgentStore(wrapped, lease_s=task["lease_s"])
+        self._task = task
         self._handles: dict[str, perdure.Session] = {}
+
+    @cached_property
+    def _store(self) -> AgentStore:
+        backend = open_store(self._task["url"])
+        wrapped = pkgutil.resolve_name(self._task["wrap"])(backend) if self._task["wrap"] else backend
+        return AgentStore(wrapped, lease_s=self._task["lease_s"])
 
     def happens(self, name: str) -> str:
         """One effect, in one write."""

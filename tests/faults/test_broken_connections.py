@@ -15,11 +15,12 @@ from perdure.stores import Batch, Store, open_store
 from perdure.testing.broken import Passing
 from tests.faults.operations import OPERATIONS, Operation, picture
 from tests.faults.proxy import AFTER, BREAKS, Proxy
-from tests.servers.places import REDIS, SERVERS, Place
+from tests.servers.places import PLAIN, POOLER, REDIS, Place
 from tests.servers.server import fresh_name
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
-REQUESTS_MAX = 60
+REQUESTS = range(1, 200) if FULL else (1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
+"""At which request of an operation the connection breaks, as long as it makes so many."""
 
 
 class Bench:
@@ -62,7 +63,7 @@ class Bench:
         """Breaks it everywhere; how often that was. Raises `AssertionError` where it is not as it is unharmed."""
         right, broken = self.unharmed(operation), 0
         for how in hows:
-            for at in range(1, REQUESTS_MAX):
+            for at in REQUESTS:
                 found = self.broken(operation, at, how)
                 if found is None:
                     break
@@ -87,19 +88,19 @@ def bench(place: Place, options: str = "") -> Iterator[Bench]:
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("place", SERVERS, indirect=True)
+@pytest.mark.parametrize("place", [*PLAIN, POOLER], indirect=True, ids=repr)
 def test_wherever_the_connection_breaks_it_is_done_once(place: Place) -> None:
     with bench(place) as one:
         found = {operation.name: one.sweep(operation, BREAKS if FULL else (AFTER,)) for operation in OPERATIONS}
     assert all(found.values()), found
 
 
-@pytest.mark.parametrize("place", SERVERS, indirect=True)
+@pytest.mark.parametrize("place", [*PLAIN, POOLER], indirect=True, ids=repr)
 def test_if_it_stays_broken_all_is_done_or_nothing(place: Place) -> None:
     with bench(place, options="&busy_s=0.1") as one:
         for operation in (operation for operation in OPERATIONS if operation.writes):
             before, (_, after) = one.untouched(operation), one.unharmed(operation)
-            for at in range(1, REQUESTS_MAX if FULL else 2):
+            for at in REQUESTS if FULL else (1,):
                 found = one.broken(operation, at, AFTER, stays=True)
                 if found is None:
                     break
@@ -131,7 +132,7 @@ class WritesAgain(Passing):
             return super().send(session, content)
 
 
-@pytest.mark.parametrize("place", [REDIS], indirect=True)
+@pytest.mark.parametrize("place", [REDIS], indirect=True, ids=repr)
 @pytest.mark.parametrize("name", ["append", "send"])
 def test_a_store_that_writes_again_after_an_unknown_outcome_is_caught(place: Place, name: str) -> None:
     (operation,) = (operation for operation in OPERATIONS if operation.name == name)

@@ -34,7 +34,7 @@ def test_what_many_writers_were_told_is_there_once(place: Place) -> None:
     assert report.saves > report.sessions > 0
 
 
-@pytest.mark.parametrize("place", [SQLITE], indirect=True)
+@pytest.mark.parametrize("place", [SQLITE], indirect=True, ids=repr)
 def test_a_store_that_acknowledges_before_its_commit_is_found_out(place: Place) -> None:
     wrap = "perdure.testing.broken_together.AcknowledgesAhead"
     report = soaked(replace(SHORT, url=place.url, wrap=wrap))

@@ -16,7 +16,6 @@ import perdure
 from perdure.errors import SessionErasedError, SessionUnknownError
 from perdure.ops import erasure
 from perdure.stores import Store, open_store
-from perdure.stores.address import Address
 from tests.servers.places import Place
 
 CANARY: Final = "canary-of-the-erased-"
@@ -56,10 +55,7 @@ def needles(url: str) -> list[bytes]:
 
 
 def folder_of(place: Place) -> Path:
-    if place.server is not None:
-        return place.server.folder
-    url = dict(Address.of(place.url).options)["cold"] if place.kind == "tiered" else place.url
-    return Path(urlsplit(url).path).parent
+    return place.server.folder if place.server is not None else Path(urlsplit(place.url).path).parent
 
 
 def having(place: Place, sought: list[bytes]) -> list[str]:

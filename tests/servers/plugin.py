@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -13,6 +14,15 @@ from tests.servers import places
 from tests.servers.server import MissingProgramError, Server
 
 S = TypeVar("S", bound=Server)
+
+KINDS = {
+    "postgres_server": "tests.servers.postgres:PostgresServer",
+    "pooler_server": "tests.servers.postgres:PoolerServer",
+    "redis_server": "tests.servers.redis:RedisServer",
+    "s3_server": "tests.servers.s3:S3Server",
+    "mongo_server": "tests.servers.mongo:MongoServer",
+}
+"""The class behind a fixture; its module, which knows the server's client, is loaded with the first server."""
 
 
 def running(make: Callable[[], S]) -> Iterator[S]:
@@ -27,39 +37,35 @@ def running(make: Callable[[], S]) -> Iterator[S]:
         yield server
 
 
+def make(fixture: str, **options: Any) -> Server:
+    """A new server of the kind that a fixture is of."""
+    made: Server = pkgutil.resolve_name(KINDS[fixture])(**options)
+    return made
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    from tests.servers.postgres import PostgresServer
-
-    yield from running(PostgresServer)
+    yield from running(lambda: make("postgres_server"))
 
 
 @pytest.fixture(scope="session")
 def pooler_server(postgres_server) -> Iterator[Server]:
-    from tests.servers.postgres import PoolerServer
-
-    yield from running(lambda: PoolerServer(postgres_server))
+    yield from running(lambda: make("pooler_server", server=postgres_server))
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[Server]:
-    from tests.servers.redis import RedisServer
-
-    yield from running(RedisServer)
+    yield from running(lambda: make("redis_server"))
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[Server]:
-    from tests.servers.s3 import S3Server
-
-    yield from running(S3Server)
+    yield from running(lambda: make("s3_server"))
 
 
 @pytest.fixture(scope="session")
 def mongo_server() -> Iterator[Server]:
-    from tests.servers.mongo import MongoServer
-
-    yield from running(MongoServer)
+    yield from running(lambda: make("mongo_server"))
 
 
 @pytest.fixture(params=places.DURABLE, ids=repr)

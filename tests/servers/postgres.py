@@ -46,6 +46,8 @@ class PostgresServer(Server):
         command = [initdb, "--pgdata", self._data, "--username=perdure", "--auth=trust", "--encoding=UTF8"]
         command += ["--locale=C", "--no-sync", "--no-instructions"]
         subprocess.run([*unprivileged(self.folder), *command], check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
+        with (self._data / "pg_hba.conf").open("a") as rights:
+            rights.write("host all all samenet trust\n")
 
     def _program(self, name: str) -> str:
         folders = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)

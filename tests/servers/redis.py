@@ -19,6 +19,7 @@ class RedisServer(Server):
         "save": "",
         "databases": "16",
         "daemonize": "no",
+        "protected-mode": "no",
     }
 
     def prepare(self) -> None:

@@ -6,6 +6,7 @@ What each kind of server is started with, and when it answers, stands in the mod
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import shutil
@@ -26,6 +27,7 @@ START_S_MAX = 60.0
 PORTS = range(15_000, 32_000)
 """Below those that the system gives to clients: none of them takes the port of a server that is down for a while."""
 
+ROOT = Path(__file__).parents[2]
 _names = itertools.count()
 
 
@@ -115,10 +117,18 @@ class Server(ABC):
             )
 
     def _answers(self) -> bool:
+        if self._inside:
+            asked = [sys.executable, "-m", "tests.servers.ask", *self._told()]
+            return not subprocess.run([*self._inside, *asked], cwd=ROOT, check=False, capture_output=True).returncode
         try:
             return self.answers()
         except OSError:
             return False
+
+    def _told(self) -> list[str]:
+        """What another process needs to know, to ask this server."""
+        told = {"host": self.host, "folder": str(self.folder), "all_ports": self.all_ports}
+        return [f"{type(self).__module__}:{type(self).__name__}", json.dumps(told)]
 
     def kill(self) -> None:
         """SIGKILL of all its processes; returns when they are gone. What it had written stays."""

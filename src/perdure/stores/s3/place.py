@@ -37,7 +37,8 @@ _TEXTS: Final = (
     "unsigned_payload",
 )
 _SECRETS: Final = ("secret_access_key", "session_token")
-_RETRIES: Final = 6
+_RETRIES: Final = 1000
+"""More than there can be in `busy_s`, which decides."""
 
 
 def bucket_at(address: Address, *, busy_s: float, timeout_s: float) -> Bucket:

@@ -17,11 +17,14 @@ from typing import Any, Final
 
 from perdure.errors import HeldError, StoreFailedError
 from perdure.runtime.store import AgentStore
-from perdure.stores import open_store
+from perdure.stores import Store, open_store
 from perdure.testing.soak.plan import SAVES_PER_OPENING, Plan
 
 HELD_S_MAX: Final = 1.0
 """A session that somebody has is left alone after this."""
+
+AWAY_S_MAX: Final = 60.0
+"""A store that cannot be reached for so long is not there."""
 
 FILLER: Final = "something that a model may have said " * 8
 
@@ -31,7 +34,7 @@ class Writer:
 
     def __init__(self, plan: Plan, *, number: int, life: int) -> None:
         self._plan, self._tag = plan, f"p{number}l{life}"
-        backend = open_store(plan.url)
+        backend = opened(plan.url)
         self._store = AgentStore(pkgutil.resolve_name(plan.wrap)(backend) if plan.wrap else backend)
         self._over = threading.Event()
 
@@ -77,6 +80,18 @@ class Writer:
                 began = time.perf_counter()
                 session.save()
                 tell("saved", which, token, since(began))
+
+
+def opened(url: str) -> Store:
+    """The store, as soon as it can be reached."""
+    end = time.monotonic() + AWAY_S_MAX
+    while True:
+        try:
+            return open_store(url)
+        except StoreFailedError as error:
+            if time.monotonic() > end:
+                raise
+            tell("failed", type(error).__name__)
 
 
 def since(began: float) -> str:
