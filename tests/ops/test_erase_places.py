@@ -10,18 +10,23 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import pymongo
 import pytest
+from bson.raw_bson import RawBSONDocument
 
 import perdure
 from perdure.errors import SessionErasedError, SessionUnknownError
 from perdure.ops import erasure
 from perdure.stores import Store, open_store
+from perdure.stores.address import Address
+from tests.servers.mongo import MongoServer
 from tests.servers.places import Place
+from tests.servers.s3 import S3Server
 
 CANARY: Final = "canary-of-the-erased-"
 
-BEYOND: Final = {"postgres": {"pg_wal"}}
-"""Folders that only the server itself can clean, and does in its time: told in docs/stores.md."""
+BEYOND: Final = {"postgres": "pg_wal", "pooler": "pg_wal", "mongo": "WiredTigerLog"}
+"""The server's own log, which only it can clean, and does in its time: told in docs/stores.md."""
 
 
 def filled(url: str) -> None:
@@ -55,18 +60,34 @@ def needles(url: str) -> list[bytes]:
 
 
 def folder_of(place: Place) -> Path:
-    return place.server.folder if place.server is not None else Path(urlsplit(place.url).path).parent
+    if place.server is not None:
+        return place.server.folder
+    url = dict(Address.of(place.url).options)["cold"] if place.kind == "tiered" else place.url
+    return Path(urlsplit(url).path).parent
 
 
 def having(place: Place, sought: list[bytes]) -> list[str]:
-    """The files of the place that have one of these."""
-    found = []
+    """The files of the place that have one of these; of a bucket the objects, and of a database the documents, too."""
+    return [name for name, content in contents(place) if any(one in content for one in sought)]
+
+
+def contents(place: Place) -> Iterator[tuple[str, bytes]]:
+    if isinstance(place.server, S3Server):
+        bucket = place.server.bucket(urlsplit(place.url).netloc)
+        for listed in bucket.list():
+            for found in listed:
+                yield found["path"], bytes(bucket.get(found["path"]).bytes())
+        return
+    if isinstance(place.server, MongoServer):
+        with pymongo.MongoClient[RawBSONDocument](place.url, document_class=RawBSONDocument) as client:
+            database = client.get_default_database()
+            for name in database.list_collection_names():
+                yield from ((name, found.raw) for found in database[name].find())
+    beyond = BEYOND.get(place.kind)
     for file in sorted(folder_of(place).rglob("*")):
-        if BEYOND.get(place.kind, set()).isdisjoint(file.parts):
-            with contextlib.suppress(OSError):
-                content = file.read_bytes()
-                found += [file.name] if any(one in content for one in sought) else []
-    return found
+        if file.is_file() and not (beyond and any(part.startswith(beyond) for part in file.parts)):
+            with contextlib.suppress(OSError):  # a server removes what it does not need any more
+                yield file.name, file.read_bytes()
 
 
 def test_no_byte_of_it_stays(place: Place) -> None:
