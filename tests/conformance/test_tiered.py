@@ -104,3 +104,15 @@ class TestRedisBeforePostgres(MemoryBeforeSqlite, StoreConformance if FULL else 
     def url(self, place: Path) -> str:
         name = "t" + hashlib.sha256(str(place).encode()).hexdigest()[:16]
         return url(self.hot + name, self.cold + name, self.mode)
+
+
+class TestSqliteBeforeS3(MemoryBeforeSqlite, StoreConformance if FULL else Some):
+    mode = "behind"
+
+    @pytest.fixture(autouse=True)
+    def server(self, s3_server) -> None:
+        self.at = s3_server.url("tiers")
+
+    def url(self, place: Path) -> str:
+        name = hashlib.sha256(str(place).encode()).hexdigest()[:16]
+        return url(f"sqlite:///{place / 'hot.db'}", self.at.replace("/agents?", f"/{name}?"), self.mode)

@@ -6,10 +6,9 @@ from functools import partial
 
 import pytest
 
-from perdure.errors import (
-    SessionUnknownError,
-)
-from perdure.stores import Point, open_store
+import perdure
+from perdure.errors import ConflictError, SessionUnknownError
+from perdure.stores import Batch, Point, open_store
 from perdure.testing.conformance.forks import fork, source
 from perdure.testing.conformance.tools import Log
 from tests.redis.tools import eventually, is_gone
@@ -108,3 +107,44 @@ def test_a_store_without_a_time_to_live_leaves_it_as_it_is(url, store, admin) ->
         kept.append(b"2")
         assert 90_000 < admin.pttl("{place}:records:kept") <= 101_000
         assert 90_000 < admin.pttl("{place}:kin:kept") <= 101_000
+
+
+def test_a_sealed_session_that_expired_comes_again_with_keys_of_its_own(url) -> None:
+    key = bytes(range(32))
+    with (
+        perdure.open(f"{url}&ttl_s={SOON_MS / 1000}", keys=key) as here,
+        perdure.open(f"{url}&ttl_s={SOON_MS / 1000}", keys=key) as there,
+    ):
+        for round_, (first, other) in enumerate([(here, there), (there, here), (here, there)]):
+            with first.session("s") as s:
+                assert dict(s.state) == {}
+                s.state["round"] = round_
+            other.send("s", "sent")
+            assert [item.content for item in first.backend.inbox("s")] == [
+                item.content for item in other.backend.inbox("s")
+            ]
+            with other.session("s") as s:
+                assert s.state["round"] == round_
+                s.state["more"] = [round_]
+            assert first.state_at("s") == {"round": round_, "more": [round_]}
+            eventually(lambda: is_gone(here.backend, "s"))
+
+
+def test_whoever_wrote_a_session_that_expired_goes_on_with_the_one_that_came_after(url) -> None:
+    with open_store(f"{url}&ttl_s={SOON_MS / 1000}") as here, open_store(f"{url}&ttl_s=100") as there:
+        old = Log(here)
+        old.append(b"1", b"2")
+        eventually(lambda: is_gone(here, "s"))
+        new = Log(there)
+        new.append(b"one", b"two")
+        with pytest.raises(ConflictError, match="another one than was written here"):
+            old.append(b"3")
+        with pytest.raises(ConflictError):
+            old.append(b"3")
+        there.release(new.lease)
+        batch = Batch(new.next(b"three"))
+        with pytest.raises(ConflictError):
+            here.append("s", batch, epoch=None, head=2)
+        here.append("s", batch, epoch=None, head=2)
+        new.records += batch.records
+        assert list(there.read("s")) == new.records

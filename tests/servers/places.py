@@ -43,7 +43,14 @@ REDIS = Kind("redis", "redis_server", _on_server)
 S3 = Kind("s3", "s3_server", _on_server)
 MONGO = Kind("mongo", "mongo_server", _on_server)
 
-LOCAL = [SQLITE, FILE]
+
+def _two_tiers(folder: Path, _: Server | None) -> str:
+    return f"tiered:?hot=sqlite%3A%2F%2F%2F{folder}/hot.db&cold=file%3A%2F%2F{folder}/agents&mode=behind"
+
+
+TIERED = Kind("tiered", "", _two_tiers)
+
+LOCAL = [SQLITE, FILE, TIERED]
 """On the disk of this machine."""
 
 PLAIN = [POSTGRES, REDIS, S3, MONGO]

@@ -12,7 +12,20 @@ from hypothesis import strategies as st
 from perdure import faults
 from perdure.errors import PerdureError
 from tests.tiered.controls import CONTROLS, Control
-from tests.tiered.world import HAPPENINGS, World, check, run
+from tests.tiered.world import (
+    HAPPENINGS,
+    World,
+    check,
+    cut_off,
+    dump,
+    evict,
+    go_stale,
+    kill,
+    lose,
+    open_only,
+    run,
+    steal,
+)
 
 EXAMPLES = 5000 if os.environ.get("PERDURE_STORM") == "full" else 150
 POINTS = run(World(), ())
@@ -43,6 +56,15 @@ def test_the_work_reaches_the_instants_of_a_writer() -> None:
 def test_at_every_instant(happening: Callable[[World], None]) -> None:
     for when in range(1, len(POINTS) + 1):
         happens((when, happening))
+
+
+@pytest.mark.parametrize("first", [lose, go_stale, cut_off, evict], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("then", [kill, steal, open_only], ids=lambda one: one.__name__)
+def test_what_happens_to_hot_and_then_to_its_owner(
+    first: Callable[[World], None], then: Callable[[World], None]
+) -> None:
+    for when in range(1, len(POINTS) + 1):
+        happens((1, dump), (when, first), (when, then))
 
 
 @given(st.data())

@@ -24,7 +24,7 @@ class Around(Store):
         self.inner = inner
         self.url = inner.url
         self.readable, self.durable, self.keys = inner.readable, inner.durable, inner.keys
-        self.protocol, self.guard = inner.protocol, inner.guard
+        self.protocol, self.guard, self.forgets = inner.protocol, inner.guard, inner.forgets
 
     def create(self, session: str, *, owner: str, family: str | None = None, epoch: int = 1) -> Lease:
         """See `Store.create`."""

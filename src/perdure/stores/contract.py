@@ -49,6 +49,10 @@ class Store(ABC):
     keys: Keys | None = None
     """The keys that what it is given is sealed under; None: it is kept in clear."""
 
+    forgets: bool = False
+    """Whether sessions may go by themselves, so that the id of one that was never deleted is another session's later.
+    What is remembered of a session by its id, outside of the store, is looked up again there."""
+
     durable: bool
     """Whether what was acknowledged is there after the process, and the machine, have died."""
 

@@ -82,6 +82,11 @@ class Settings:
         text = self.info.get(name, "")
         return int(text) if text.isdigit() else 0
 
+    def losses(self) -> tuple[str, ...]:
+        """Why sessions will be lost there without any fault: what is told whenever the store is opened."""
+        unkept = (self.evicts, self._eviction()), (not self.has_aof, self._sync())
+        return tuple(sentence for is_so, sentence in unkept if is_so)
+
     def problems(self, *, waits_for_aof: bool) -> tuple[str, ...]:
         """What stands against keeping sessions there, one sentence each."""
         return tuple(

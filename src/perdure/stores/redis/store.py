@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -63,6 +63,8 @@ class RedisStore(RedisCopies):
     for an option that it cannot keep; `FormatNewerError`.
     """
 
+    forgets = True
+
     def __init__(self, target: Target) -> None:
         link = Link(target)
         super().__init__(link)
@@ -110,6 +112,7 @@ class RedisStore(RedisCopies):
         def claim() -> Lease:
             epoch = epoch_after(seen.epoch, incarnation=self._newest)
             lease = Lease(session, epoch, refusals.named(owner), 0)
+            self._tails.forget(session)  # whoever claims has looked
             self._write("claim", session, (name, rows.blob(owner), epoch, self._newest, *lease_words(seen)))
             return lease
 
@@ -136,7 +139,8 @@ class RedisStore(RedisCopies):
             )
             end = batch.records[-1].seq
             args = (*before, *envelope, *rows.batch(batch, end=end))
-            (sent,) = self._write("open", session, args, point="append.inside", head=head)
+            with self._tails.looked_at_again(session):
+                (sent,) = self._write("open", session, args, point="append.inside", head=head)
             return Held(lease, sent)
 
         held = self._in_incarnation(take)
@@ -181,7 +185,8 @@ class RedisStore(RedisCopies):
         asked = Asked(self.url, session, epoch or 0, head)
 
         def told(reply: Any) -> int:
-            (sent,) = asked.told(reply)
+            with self._tails.looked_at_again(session) if epoch is None else nullcontext():
+                (sent,) = asked.told(reply)
             self._tails.move(session, batch)
             return sent  # type: ignore[no-any-return]
 
@@ -225,7 +230,8 @@ class RedisStore(RedisCopies):
         place = (self._id(session), *lease_words(seen), head, self._tails.at(session, head))
         words = (word for one in lists for word in one)
         args = (*place, *map(len, lists), *rows.batch(whole, end=end), *words)
-        self._write("amend", session, args, point="amend.inside", head=head, lasts=False)
+        with self._tails.looked_at_again(session):
+            self._write("amend", session, args, point="amend.inside", head=head, lasts=False)
         self._tails.move(session, batch)
 
     def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
@@ -304,11 +310,11 @@ class RedisStore(RedisCopies):
                 f"with Redis {now.info.get('redis_version')} set appendfsync always, which does the same"
             )
         if self._waits_for_aof() and now.can_wait_for_aof:
-            self._link.proof = ("WAITAOF", 1, target.replicas, round(800 * target.timeout_s))
+            self._link.proof = ("WAITAOF", 1, target.replicas, round(500 * target.timeout_s))
         elif target.replicas:
-            self._link.proof = ("WAIT", target.replicas, round(800 * target.timeout_s))
-        for problem in now.problems(waits_for_aof=target.aof):
-            _log.warning("%s: %s", self.url, problem)
+            self._link.proof = ("WAIT", target.replicas, round(500 * target.timeout_s))
+        for loss in now.losses():
+            _log.warning("%s: %s", self.url, loss)
         return target.aof or bool(now.syncs_always)
 
     def _waits_for_aof(self) -> bool:

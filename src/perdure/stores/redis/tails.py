@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
+from perdure.errors import ConflictError
 from perdure.stores.contract import Batch
 
 _COUNT_MAX: Final = 1 << 16
@@ -36,6 +39,19 @@ class Tails:
                 self._known.move_to_end(session)
                 if len(self._known) > _COUNT_MAX:
                     self._known.popitem(last=False)
+
+    @contextmanager
+    def looked_at_again(self, session: str) -> Iterator[None]:
+        """For a writer who goes on from what he has just read, and reads it again when he is refused.
+
+        What is known of this session may be of another one that had its id; it is forgotten then. Who holds a lease
+        goes on from what he wrote, and stays refused.
+        """
+        try:
+            yield
+        except ConflictError:
+            self.forget(session)
+            raise
 
     def forget(self, session: str) -> None:
         """Whatever was known of this one."""

@@ -43,6 +43,10 @@ class Families:
         found = self._by_session.get(session)
         return found.family if found is not None else self.again(session, name=name)
 
+    def sure(self, session: str) -> Family:
+        """The same, looked up now in a place where the id may have become that of another session."""
+        return self.again(session) if self._inner.forgets else self.of(session)
+
     def current(self, session: str) -> Family:
         """The same, for who is about to write: looked up again if that was not done for a while."""
         found = self._by_session.get(session)
@@ -81,6 +85,7 @@ class Families:
     def settled(self, session: str) -> bytes:
         """The envelope of a pending family, which from now on is nobody's but the store's."""
         self.pending(session)
+        self.forget(session)
         return self._pending.pop(session).envelope
 
     def forget(self, session: str) -> None:

@@ -62,7 +62,7 @@ class SealedStore(Around):
     def chain_key(self, session: str) -> bytes | None:
         """See `Store.chain_key`. That of the family; of a session that is not there, of the one that it will found."""
         try:
-            return self.families.of(session).chain
+            return self.families.sure(session).chain
         except SessionUnknownError:
             return self.families.pending(session).chain
 
@@ -159,7 +159,7 @@ class SealedStore(Around):
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`."""
-        family = self.families.current(session)
+        family = self.families.sure(session) if self.forgets else self.families.current(session)
         sealed = None if mark is None else family.seal_sent(session, mark)
         return self.inner.send(session, family.seal_item(session, content), mark=sealed)
 
