@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ class Place(MemoryStore):
         super().__init__(name)
         self.asked: Counter[str] = Counter()
         self.is_away = False
+        self.told = threading.Event()
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
@@ -31,6 +33,7 @@ class Place(MemoryStore):
 
     def _asked(self, name: str, found: Any, *args: Any, **kwargs: Any) -> Any:
         self.asked[name] += 1
+        self.told.set()
         if self.is_away:
             raise StoreFailedError(f"{self.url}: away")
         return found(*args, **kwargs)

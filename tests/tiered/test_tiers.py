@@ -21,7 +21,7 @@ from perdure.errors import (
 )
 from perdure.log import GENESIS, verified
 from perdure.stores import Batch, Change, open_store
-from perdure.stores.tiered import TieredStore
+from perdure.stores.tiered import TieredStore, through
 from tests.crash.process import Child, Talk
 from tests.tiered.bench import Owner, Place, bodies, tiered
 
@@ -304,6 +304,15 @@ def test_a_sqlite_file_before_another_store_stays_small(tmp_path: Path) -> None:
     assert near.stat().st_size < 200_000
 
 
+def test_a_process_looks_by_itself(hot: Place, cold: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(through, "BEAT_S", 0.01)
+    with tiered(hot, cold, mode="through", copy_s=0.0, hot_age_s=0.0) as store:
+        closed(store, written(store, 3))
+        while not hot.asked["forget"]:
+            hot.told.wait(0.2)
+        assert hot.copies() == []
+
+
 # ----------------------------------------------------------------------------------------------- nothing stays
 
 
@@ -341,6 +350,8 @@ def test_stores_or_urls_may_be_given(tmp_path: Path) -> None:
         assert not given.durable
         with open_store(given.url) as same:
             assert same.url == given.url
+    with open_store("memory:", keys=bytes(32)) as sealed, pytest.raises(StoreUrlError, match="give the keys to tiered"):
+        open_store("tiered:", hot="memory:", cold=sealed)
     with pytest.raises(StoreUrlError, match="cannot keep copies"):
         open_store("tiered:", hot=f"file:{tmp_path / 'files'}", cold="memory:")
 

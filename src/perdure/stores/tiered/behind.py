@@ -285,8 +285,16 @@ class Behind:
         """Chunks that hot was not told of: none."""
         return frozenset()
 
-    def forget(self, session: str) -> None:
+    def freeze(self, session: str) -> None:
+        """Who held the session gives it back: cold has all of it, and hot takes nothing more."""
+        self.settle(session)
+
+    def leave(self, session: str) -> None:
         """The session is written from here no more."""
+        self.drop(session)
+
+    def drop(self, session: str) -> None:
+        """Nothing more is known of it here."""
         with self._mutex:
             self._lines.pop(session, None)
 

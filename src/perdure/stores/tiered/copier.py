@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
+from perdure import clock
 from perdure.stores.tiered.line import Line
 
 _log = logging.getLogger("perdure.tiered")
@@ -61,20 +62,27 @@ class Copier:
         self._thread.start()
 
     def _run(self) -> None:
-        wait_s = self._beat_s
+        left: Collection[Line] = ()
+        next_s = clock.monotonic_s() + (self._beat_s or 0.0)
         while not self._ended.is_set():
-            told = self._due.wait(wait_s)
-            if told and self._ended.wait(self._gather_s):
+            rest_s = None if self._beat_s is None else max(0.0, next_s - clock.monotonic_s())
+            waits_s = [seconds for seconds in (_AGAIN_S if left else None, rest_s) if seconds is not None]
+            if self._due.wait(min(waits_s, default=None)) and self._ended.wait(self._gather_s):
                 return
             self._due.clear()
-            with self._mutex:
-                lines, self._told = list(self._told.values()), {}
-            left = self._done(partial(self._work, lines), lines) if lines else ()
-            with self._mutex:
-                self._told = {line.session: line for line in left} | self._told
-            if not told and self._beat is not None:
+            left = self._round()
+            if self._beat is not None and self._beat_s is not None and clock.monotonic_s() >= next_s:
                 self._done(self._beat, ())
-            wait_s = _AGAIN_S if left else self._beat_s
+                next_s = clock.monotonic_s() + self._beat_s
+
+    def _round(self) -> Collection[Line]:
+        """Does what was told. What must be done again is told, too, after what was told meanwhile."""
+        with self._mutex:
+            lines, self._told = list(self._told.values()), {}
+        left = self._done(partial(self._work, lines), lines) if lines else ()
+        with self._mutex:
+            self._told = {line.session: line for line in left} | self._told
+        return left
 
     def _done(self, work: Callable[[], Collection[Line] | None], lines: Collection[Line]) -> Collection[Line]:
         """What is left of it. What fails in a way that nobody foresaw is done again: its writers meet the error."""

@@ -49,13 +49,15 @@ _PLAIN: Final = "/:,"
 class TieredStore(Around):
     """`hot` in front of `cold`, which it owns from then on: closing it closes both. See `Settings`.
 
-    Raises `StoreUrlError` for a hot store that cannot keep copies, or has sessions of its own.
+    Raises `StoreUrlError` for a hot store that cannot keep copies, and for a cold one that was opened with keys.
     """
 
     def __init__(self, hot: Store, cold: Store, *, settings: Settings | None = None) -> None:
         super().__init__(cold)
         if not isinstance(hot, HotStore):
             raise StoreUrlError(f"{hot.url}: cannot keep copies, so it cannot stand in front; put another store there")
+        if cold.keys is not None:
+            raise StoreUrlError(f"{cold.url}: is sealed, and hot would not be; give the keys to tiered: instead")
         self.settings = settings or Settings()
         self.cold: Final = cold
         guarded, self._front = front(hot)
@@ -104,9 +106,9 @@ class TieredStore(Around):
             self._writes.finish(lease.session)
         with suppress(SessionError, HotAwayError):
             if self.cold.lease(lease.session).epoch == lease.epoch:
-                self._writes.settle(lease.session)
+                self._writes.freeze(lease.session)
         self.cold.release(lease)
-        self._writes.forget(lease.session)
+        self._writes.leave(lease.session)
 
     def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
         """See `Store.fork`. What the base has is in cold first."""
@@ -188,7 +190,7 @@ class TieredStore(Around):
         self._forget_all([session])
         self.cold.delete(session)
         self._forget_all([session], wipes=True)
-        self._writes.forget(session)
+        self._writes.drop(session)
 
     def purge(self, session: str) -> None:
         """See `Store.purge`. Of both tiers."""

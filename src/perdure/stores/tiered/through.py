@@ -16,7 +16,7 @@ from dataclasses import replace
 from perdure.errors import PerdureError
 from perdure.stores.contract import Batch
 from perdure.stores.tiered.behind import BEAT_S
-from perdure.stores.tiered.carrying import settle, take
+from perdure.stores.tiered.carrying import freeze, settle, take
 from perdure.stores.tiered.copier import Copier
 from perdure.stores.tiered.front import HotAwayError
 from perdure.stores.tiered.line import Line, Queued, size_of, together
@@ -77,6 +77,9 @@ class Through:
                     if line.is_given_up:
                         self._give_up(line)
                     self.flush(line)
+                    if line.is_left:
+                        freeze(self._tiers, line.session)
+                        self.drop(line.session)
                 except PerdureError as error:
                     _log.info("%s: hot does not keep in step: %s", line.session, error)
                     self._give_up(line)
@@ -138,7 +141,7 @@ class Through:
         """A new owner has it: its copy is taken with its first append."""
         del sent
         line = self.line(session)
-        line.epoch = None
+        line.epoch, line.is_left = None, False
 
     def settle(self, session: str, *, takes: bool = False) -> None:
         """Cold has what an owner in the other mode left, if hot can be asked."""
@@ -164,8 +167,17 @@ class Through:
     def sent(self, session: str, number: int) -> None:
         """An item was sent from here."""
 
-    def forget(self, session: str) -> None:
-        """The session is written from here no more."""
+    def freeze(self, session: str) -> None:
+        """Cold has everything. Hot is told first what it does not know yet: see `leave`."""
+
+    def leave(self, session: str) -> None:
+        """The session is written from here no more: hot is told what waits, and takes nothing more then."""
+        line = self.line(session)
+        line.is_left = True
+        self.copier.tell(line)
+
+    def drop(self, session: str) -> None:
+        """Nothing more is known of it here."""
         with self._mutex:
             line = self._lines.pop(session, None)
         if line is not None:
