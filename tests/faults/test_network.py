@@ -16,9 +16,13 @@ from tests.servers.places import PLAIN, Kind
 from tests.servers.plugin import make, running
 from tests.servers.server import Server, fresh_name
 
+pytestmark = pytest.mark.storm
 FULL = os.environ.get("PERDURE_STORM") == "full"
 FOR_S = 3.0 if FULL else 0.7
 """How long a fault lasts: less than a store is patient."""
+
+SOON = {"S3": "&busy_s=1&timeout_s=2"}
+"""What makes a store impatient."""
 
 ANSWER_S_MAX = 45.0
 """A store that hears nothing says so by then."""
@@ -116,7 +120,7 @@ def test_a_save_is_done_once_whatever_the_network_does(far: Server, network: Net
 
 def test_a_store_that_hears_nothing_says_so_and_goes_on_later(far: Server, network: Network, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        bench = Bench(far, network, tmp_path / "world.txt", stack, "&busy_s=1")
+        bench = Bench(far, network, tmp_path / "world.txt", stack, SOON.get(type(far).name, "&busy_s=1"))
         assert bench.owner.do("open", "s")["state"] == {}
         bench.begin_save()
         assert bench.owner.hear() == "saved"

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.faults.conftest import CHOSEN, FULL
 from tests.faults.owner import Owner
 from tests.servers.places import S3, SQLITE, Place
 
+pytestmark = pytest.mark.storm
 LEASE_S = 1.0
 
 
@@ -166,6 +168,7 @@ def test_a_clock_that_is_too_wrong_for_s3_is_named(place: Place, world: Path, od
         assert owner.do("open", "s")["state"] == {}
 
 
+@pytest.mark.parametrize("place", CHOSEN if FULL else [SQLITE], indirect=True, ids=repr)
 def test_processes_in_different_time_zones_agree_on_the_time(place: Place, world: Path) -> None:
     before = time.time()
     with ExitStack() as stack:

@@ -16,7 +16,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.server import Server
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
-PLAN = Plan("", "kills", sessions=30, processes=3, threads=3, seconds=60 if FULL else 5, kill_every_s=2)
+PLAN = Plan("", "kills", sessions=30, processes=3, threads=3, seconds=60 if FULL else 4, kill_every_s=2)
 
 
 def killed_under_load(plan: Plan, server: Server) -> tuple[Report, int]:
