@@ -73,8 +73,9 @@ def having(place: Place, sought: list[bytes]) -> list[str]:
 
 def contents(place: Place) -> Iterator[tuple[str, bytes]]:
     if isinstance(place.server, S3Server):
-        bucket = place.server.bucket(urlsplit(place.url).netloc)
-        for listed in bucket.list():
+        url = urlsplit(place.url)
+        bucket = place.server.bucket(url.netloc)
+        for listed in bucket.list(url.path.strip("/")):
             for found in listed:
                 yield found["path"], bytes(bucket.get(found["path"]).bytes())
         return

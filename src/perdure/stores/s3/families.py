@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import groupby
 
 from perdure.stores import refusals
 from perdure.stores.s3 import names
@@ -123,6 +124,17 @@ class Families:
         for one in self._bucket.list(names.chunks(key)):
             generation, digest = one.key.rsplit("/", 2)[1:]
             found[int(generation), bytes.fromhex(digest)] = one.size
+        return found
+
+    def left_over(self) -> dict[str, int]:
+        """Chunks, with their lengths, that came to a family after the last of it was gone."""
+        found: dict[str, int] = {}
+        folders = groupby(self._bucket.list(names.FAMILIES), key=lambda one: one.key.split("/")[1])
+        for key, objects in folders:
+            chunks = [one for one in objects if one.key.startswith(f"{names.chunks(key)}/")]
+            known = self.cell(key).look().value if chunks else None
+            if known is not None and not known.members:
+                found |= {one.key: one.size for one in chunks if int(one.key.split("/")[3]) < known.generation}
         return found
 
     def sweep(

@@ -53,7 +53,9 @@ class Heads:
 
     def of(self, session: str) -> State:
         """The session as it is now. Raises `SessionUnknownError`, `SessionErasedError`."""
-        return judging.there(session, self.cell(names.key_of(session)).look().value, url=self._bucket.url)
+        state = judging.there(session, self.cell(names.key_of(session)).look().value, url=self._bucket.url)
+        self._met(state)
+        return state
 
     def change(self, session: str, work: Callable[[State, int], State | None]) -> State:
         """The session as `work` has changed it; see `Cell.change`. `work` is given the number of the change."""
@@ -92,7 +94,10 @@ class Heads:
             told = self.cell(names.key_of(session)).look().value
         except DamageError:
             return 0, Head(session, "", 0, GENESIS, 0, b"")
-        return (told.tick, told.head) if isinstance(told, State) else None
+        if not isinstance(told, State):
+            return None
+        self._met(told)
+        return told.tick, told.head
 
     def _entry(self, name: str) -> str:
         """The id whose name was cut: it stands in the entry."""
@@ -109,6 +114,11 @@ class Heads:
                 break
             found.append(one.key[folder:])
         return found
+
+    def _met(self, state: State) -> None:
+        if state.tick > self._tick:
+            with self._mutex:
+                self._tick = max(self._tick, state.tick)
 
     def tick(self, state: State | None = None) -> int:
         """A number above all that this process has given or met in this session: whose is higher was written later."""

@@ -17,6 +17,7 @@ from typing import Final
 from perdure.errors import PerdureError
 from perdure.stores.s3 import names
 from perdure.stores.s3.bucket import Bucket
+from perdure.stores.s3.families import Families
 from perdure.stores.s3.head import Part, State, Tomb
 from perdure.stores.s3.heads import Heads
 from perdure.stores.s3.rows import joined
@@ -56,12 +57,12 @@ def _level(part: Part) -> int:
 class Merging:
     """Keeps the parts of a place's logs few; a thread of its own does it beside the saves."""
 
-    def __init__(self, bucket: Bucket, heads: Heads, shelf: Shelf) -> None:
-        self._bucket, self._heads, self._shelf = bucket, heads, shelf
+    def __init__(self, bucket: Bucket, heads: Heads, shelf: Shelf, families: Families) -> None:
+        self._bucket, self._heads, self._shelf, self._families = bucket, heads, shelf, families
         self._mutex, self._giving = threading.Lock(), threading.Lock()
         self._worker: ThreadPoolExecutor | None = None
         self._asked: set[str] = set()
-        self._left: dict[tuple[str, str], int] = {}
+        self._left: dict[str, int] = {}
 
     def later(self, state: State) -> None:
         """Merges parts of the session soon, if it is time."""
@@ -114,14 +115,14 @@ class Merging:
         with self._giving:
             if not self._left:
                 self._left = self._scan()
-            going: list[tuple[str, str]] = []
+            going: list[str] = []
             size = 0
             for place, one in self._left.items():
                 if size >= bytes_max:
                     break
                 going.append(place)
                 size += one
-            self._bucket.delete([names.part(*place) for place in going])
+            self._bucket.delete(going)
             for place in going:
                 del self._left[place]
             return sum(self._left.values())
@@ -131,13 +132,13 @@ class Merging:
         key = names.key_of(session)
         self._shelf.remove(key, list(self._unneeded(key, self._shelf.names(key))))
 
-    def _scan(self) -> dict[tuple[str, str], int]:
-        found: dict[tuple[str, str], int] = {}
+    def _scan(self) -> dict[str, int]:
+        found = self._families.left_over()
         merges = 0
         listed = self._bucket.list(names.PARTS)
         for key, objects in groupby(listed, key=lambda one: one.key.rsplit("/", 2)[1]):
             some = [(one.key.rpartition("/")[2], one.size) for one in objects]
-            found |= {(key, name): size for name, size in self._unneeded(key, some).items()}
+            found |= {names.part(key, name): size for name, size in self._unneeded(key, some).items()}
             state = self._heads.cell(key).known().value
             if isinstance(state, State) and merges < _MERGES_COUNT_MAX:
                 merges += self.merge(state.session)

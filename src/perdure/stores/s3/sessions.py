@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from perdure import faults
+from perdure.errors import SessionErasedError
 from perdure.log import Base
 from perdure.stores import refusals
 from perdure.stores.conditions import check_fork
@@ -66,7 +67,11 @@ class Sessions:
             made = State(session, key, source.family, lease, Rows(base.seq), bases=bases, generation=source.generation)
             return made, before
 
-        return self._made(session, batch, told, point="fork.inside")
+        try:
+            return self._made(session, batch, told, point="fork.inside")
+        except SessionErasedError:
+            self.finish(base.session)  # chunks of the fork may have come to a family that is no more
+            raise
 
     def _made(
         self,
@@ -121,13 +126,15 @@ class Sessions:
             base = names.key_of(state.bases[-1].session) if state.bases else ""
             return Tomb(names.key_of(state.family), base)
 
-        tomb = cell.change(work).value
-        if isinstance(tomb, Tomb):
-            self._finish(session, tomb)
+        cell.change(work)
+        self.finish(session)
 
-    def _finish(self, session: str, tomb: Tomb) -> None:
-        """Removes what is left of it."""
+    def finish(self, session: str) -> None:
+        """Removes what is left of a session that was deleted; nothing of one that was not."""
         key = names.key_of(session)
+        tomb = self._heads.cell(key).look().value
+        if not isinstance(tomb, Tomb):
+            return
         self._bucket.delete([names.entry(session)])
         self._shelf.remove(key, [name for name, _ in self._shelf.names(key)])
         if tomb.base:

@@ -73,7 +73,7 @@ class S3Store(Store):
         self._families = Families(bucket, self._heads, busy_s=busy_s)
         self._sessions = Sessions(bucket, self._heads, self._families, self._shelf)
         self._reading = Reading(self._heads, self._shelf)
-        self._merging = Merging(bucket, self._heads, self._shelf)
+        self._merging = Merging(bucket, self._heads, self._shelf, self._families)
         self._keeping = Keeping(bucket, self._heads, self._families, self._reading)
         self._submitting = Submitting(url=self.url)
         self._incarnation = Cell(bucket, names.INCARNATION, codec=ValueCodec(), busy_s=busy_s)
@@ -222,7 +222,7 @@ class S3Store(Store):
         except BaseException as error:
             changing.given_up(error)
             if family and isinstance(error, SessionErasedError):
-                self._sessions.delete(session)  # what was put meanwhile goes, too
+                self._sessions.finish(session)  # chunks may have come to a family that is no more
             raise
         self._bells.ring(session)
         changing.done(state)
@@ -302,7 +302,7 @@ class S3Store(Store):
             try:
                 newest = self._state(session)
             except SessionErasedError:
-                self._sessions.delete(session)  # these go, too
+                self._sessions.finish(session)  # these go, too
                 raise
             judging.held(newest, epoch=epoch)
             if newest.generation == state.generation:
