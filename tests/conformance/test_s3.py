@@ -156,7 +156,7 @@ def test_a_child_is_told_that_the_driver_does_not_live_in_it(url: str) -> None:
         reading, writing_end = os.pipe()
         child = os.fork()
         if not child:
-            told = [outcome(lambda: store.head("s")), outcome(lambda: open_store(url))]
+            told = [outcome(lambda: store.head("s")), outcome(lambda: open_url(Address.of(url)))]
             os.write(writing_end, str(told == [ProcessForkedError] * 2).encode())
             os._exit(0)
         os.waitpid(child, 0)

@@ -13,6 +13,7 @@ from typing import ClassVar
 import obstore
 from obstore.store import S3Store
 
+from tests.servers import forking  # noqa: F401 - so that a test may fork
 from tests.servers.server import Server, program
 
 KEY, SECRET = "perdure", "for-tests-alone"
