@@ -70,7 +70,7 @@ def test_an_acknowledgement_waits_for_replicas_and_nothing_is_told_before(redis_
             log.append(b"1")
             with open_store(replica.url("place")) as reader:
                 assert list(reader.read("t")) == log.records
-                assert any("replica" in problem for problem in reader.health(deep=False).problems)
+                assert any("replica" in problem for problem in reader.health(deep=False).settings)
 
 
 def test_a_replica_is_read_and_takes_no_writes(redis_server, url, store, admin) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -16,12 +17,13 @@ from perdure.errors import (
 from perdure.stores import Store, open_store
 from perdure.stores.redis.settings import Settings
 from perdure.testing.conformance.tools import Log
-from tests.redis.tools import contents, filled, settings
+from tests.redis.tools import PATIENCE_S, contents, filled, settings
 from tests.servers.redis import RedisServer
 
 SOON_MS = 200
 
 
+ROOT = Path(__file__).resolve().parents[2]
 SECRET = b"bytes that must not stay anywhere"
 
 
@@ -61,7 +63,7 @@ def test_what_a_user_may_not_do_is_told(redis_server, admin, caplog) -> None:
             address = redis_server.url("place").replace("redis://", "redis://few:pw@")
             with open_store(address) as store:
                 assert not store.durable
-                assert any("CONFIG GET" in problem for problem in store.health(deep=False).problems)
+                assert any("CONFIG GET" in problem for problem in store.health(deep=False).settings)
                 assert "ZADD" in caplog.text
                 before = contents(admin)
                 with pytest.raises(StoreFailedError, match="ACL"):
@@ -77,6 +79,44 @@ def test_what_a_user_may_not_do_is_told(redis_server, admin, caplog) -> None:
             lenient.delete("t")
     finally:
         admin.acl_deluser("few")
+
+
+RIGHTS = (
+    "~{place}* &{place}:* +@hash +@set +@sortedset +@string +@keyspace +@scripting +@connection +publish +subscribe "
+    "+unsubscribe +time +wait +memory -@dangerous +info +config|get +bgrewriteaof +bgsave"
+)
+"""Those that docs/stores.md gives the user of a place."""
+
+
+def test_these_rights_are_enough(redis_server, admin) -> None:
+    assert RIGHTS.replace("place", "agents") in " ".join((ROOT / "docs/stores.md").read_text().split())
+    admin.execute_command("ACL", "SETUSER", "one", "reset", "on", ">pw", *RIGHTS.split())
+    try:
+        address = redis_server.url("place").replace("redis://", "redis://one:pw@")
+        with open_store(f"{address}&ttl_s=100") as store:
+            assert store.durable
+            log = filled(store)
+            with store.watch("s") as watch:
+                log.append(b"7")
+                assert watch.wait(PATIENCE_S)
+            assert store.health(deep=True).used
+            assert store.give_back(bytes_max=1) == 0
+            assert [head.session for head in store.heads()] == ["s", "s fork"]
+            store.delete("s fork")
+            store.delete("s")
+    finally:
+        admin.acl_deluser("one")
+
+
+def test_what_a_place_takes_is_what_its_keys_take(redis_server, store, admin) -> None:
+    with open_store(redis_server.url("pl*ce")) as other:
+        Log(other).append(bytes(1 << 20))
+        before = store.health(deep=True).used
+        filled(store)
+        after = store.health(deep=True).used
+        assert before is not None
+        assert after is not None
+        assert before < after < 1 << 20 < (other.health(deep=True).used or 0)
 
 
 def is_gone_for_ever(store: Store, session: str) -> bool:
@@ -135,12 +175,12 @@ def test_a_server_without_waitaof_is_asked_for_appendfsync_always(url, admin) ->
     with settings(admin, appendfsync="everysec"):
         with open_store(url) as store:
             assert not store.durable
-            assert any("about a second" in problem for problem in store.health(deep=False).problems)
+            assert any("about a second" in problem for problem in store.health(deep=False).settings)
         with pytest.raises(StoreUrlError, match="appendfsync always"):
             open_store(f"{url}&wait_aof=true")
     with settings(admin, no_appendfsync_on_rewrite="yes"), open_store(url) as store:
         assert not store.durable
-        assert any("no-appendfsync-on-rewrite" in problem for problem in store.health(deep=False).problems)
+        assert any("no-appendfsync-on-rewrite" in problem for problem in store.health(deep=False).settings)
 
 
 def test_what_a_server_says_is_understood() -> None:
@@ -153,15 +193,15 @@ def test_what_a_server_says_is_understood() -> None:
         False,
         False,
     )
-    assert len(found.problems(waits_for_aof=False)) == 1
-    assert found.problems(waits_for_aof=True) == ()
+    assert len(found.lessens(waits_for_aof=False)) == 1
+    assert found.lessens(waits_for_aof=True) == found.problems() == ()
     silent = Settings.of(info, Exception("NOPERM"))
     assert (silent.syncs_always, silent.has_snapshots) == (None, None)
-    assert "not known" in silent.problems(waits_for_aof=False)[0]
+    assert "not known" in silent.lessens(waits_for_aof=False)[0]
     without = Settings.of(
         b"redis_version:7.0.1\r\naof_enabled:0\r\nmaxmemory_policy:volatile-ttl\r\nmaxmemory:5\r\n", config
     )
-    assert [problem.split(":")[0] for problem in without.problems(waits_for_aof=False)] == [
+    assert [loss.split(":")[0] for loss in without.losses()] == [
         "maxmemory-policy volatile-ttl",
         "it has no append-only file",
     ]

@@ -81,10 +81,10 @@ class RedisCopies(Reader, HotStore):
         listed = self._plain(("ZREVRANGE", self._key("sessions"), 0, -1))
         names = [rows.text(name, f"{self.url}: the name of a session") for name in listed]
         commands: list[tuple[Word, ...]] = [("HMGET", self._key(f"session:{name}"), *_FIELDS) for name in names]
-        found = zip(names, self._plains(commands) if commands else (), strict=True)
+        found = zip(names, self._link.look(*commands) if commands else (), strict=True)
         there = [_copy(name, row[:8]) for name, row in found if row[0] is not None and not row[8] and row[9]]
         sizes = [("MEMORY", "USAGE", self._key(f"records:{copy.lease.session}")) for copy in there]
-        used = self._plains([*sizes]) if sizes else []
+        used = self._link.look(*sizes) if sizes else []
         return [
             (copy, rows.number(size or 0, f"{self.url}: what it uses")) for copy, size in zip(there, used, strict=True)
         ]

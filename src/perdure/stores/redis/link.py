@@ -93,10 +93,14 @@ class Link:
         return told
 
     def look(self, *commands: Command) -> list[Reply]:
-        """The same as `say`, for commands that look at sessions."""
+        """The same as `say`, for commands that look at sessions; an error of the server is raised."""
         self.check()
         self._pay()
-        return self.say(*commands)
+        replies = self.say(*commands)
+        for reply in replies:
+            if isinstance(reply, ResponseError):
+                raise meaning(reply, url=self.url)
+        return replies
 
     def say(self, *commands: Command) -> list[Reply]:
         """The server's answers to these commands, which must do no more when they are done twice.

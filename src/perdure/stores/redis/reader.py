@@ -9,15 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from redis.exceptions import ResponseError
-
 from perdure.errors import DamageError, SessionError
 from perdure.log import Base, Record
 from perdure.stores import refusals
 from perdure.stores.contract import Head, Item, Lease, Point, Store
 from perdure.stores.ids import check_session_id
 from perdure.stores.redis import rows
-from perdure.stores.redis.failures import meaning
 from perdure.stores.redis.link import Link
 from perdure.stores.redis.scripts import Call, Word
 from perdure.stores.redis.verdicts import Asked
@@ -153,21 +150,14 @@ class Reader(Store):
         return self._link.ask(call)  # type: ignore[no-any-return]
 
     def _plain(self, command: tuple[Word, ...]) -> Any:
-        return self._plains([command])[0]
-
-    def _plains(self, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
-        replies = self._link.look(*commands)
-        for reply in replies:
-            if isinstance(reply, ResponseError):
-                raise meaning(reply, url=self.url)
-        return replies
+        return self._link.look(command)[0]
 
     def _rows(self, names: Sequence[str]) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = {}
         for start in range(0, len(names), _READ_COUNT):
             some = names[start : start + _READ_COUNT]
             commands = [("HMGET", self._key(f"session:{name}"), *_ROWS) for name in some]
-            found |= zip(some, self._plains(commands), strict=True)
+            found |= zip(some, self._link.look(*commands), strict=True)
         return found
 
     def _index(

@@ -5,6 +5,7 @@ It only reads what it is handed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -84,21 +85,22 @@ class Settings:
 
     def losses(self) -> tuple[str, ...]:
         """Why sessions will be lost there without any fault: what is told whenever the store is opened."""
-        unkept = (self.evicts, self._eviction()), (not self.has_aof, self._sync())
-        return tuple(sentence for is_so, sentence in unkept if is_so)
+        return _those((self.evicts, self._eviction), (not self.has_aof, self._sync))
 
-    def problems(self, *, waits_for_aof: bool) -> tuple[str, ...]:
-        """What stands against keeping sessions there, one sentence each."""
-        return tuple(
-            sentence
-            for is_so, sentence in (
-                (self.evicts, self._eviction()),
-                (not waits_for_aof and not self.syncs_always, self._sync()),
-                (self.info.get("aof_last_write_status", "ok") != "ok", "its last write to its append-only file failed"),
-                (self.info.get("aof_last_bgrewrite_status", "ok") != "ok", "its last AOF rewrite failed"),
-                (self.is_replica, "it is a replica: it can be read, and takes no writes"),
-            )
-            if is_so
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with it."""
+        status = self.info.get
+        return _those(
+            (self.evicts, self._eviction),
+            (status("aof_last_write_status", "ok") != "ok", lambda: "its last write to its append-only file failed"),
+            (status("aof_last_bgrewrite_status", "ok") != "ok", lambda: "its last rewriting of that file failed"),
+        )
+
+    def lessens(self, *, waits_for_aof: bool) -> tuple[str, ...]:
+        """Why an acknowledgement means less than it could."""
+        return _those(
+            (not waits_for_aof and not self.syncs_always, self._sync),
+            (self.is_replica, lambda: "it is a replica: it can be read, and takes no writes"),
         )
 
     def _eviction(self) -> str:
@@ -125,3 +127,8 @@ class Settings:
             f"appendfsync {self.config.get('appendfsync')}: a power cut loses what was acknowledged last, about a "
             "second of it with everysec; set always, or open the store with wait_aof=true (Redis 7.2)"
         )
+
+
+def _those(*sentences: tuple[bool, Callable[[], str]]) -> tuple[str, ...]:
+    """The sentences that hold."""
+    return tuple(sentence() for is_so, sentence in sentences if is_so)

@@ -29,6 +29,7 @@ from perdure.stores.contract import Batch, Change, Health, Held, Lease, Watch
 from perdure.stores.redis import rows, scrub
 from perdure.stores.redis.commit import Writers
 from perdure.stores.redis.copies import RedisCopies, lease_words
+from perdure.stores.redis.health import health
 from perdure.stores.redis.link import Link
 from perdure.stores.redis.listener import Listener
 from perdure.stores.redis.scripts import Call, Word
@@ -265,16 +266,8 @@ class RedisStore(RedisCopies):
         return 0
 
     def health(self, *, deep: bool) -> Health:
-        """See `Store.health`. Figures are those of the whole server."""
-        del deep
-        now = scrub.settings(self._link)
-        most = now.number("maxmemory")
-        return Health(
-            problems=now.problems(waits_for_aof=self._waits_for_aof()),
-            used=now.number("used_memory"),
-            log=now.number("aof_current_size") if now.has_aof else None,
-            free=max(0, most - now.number("used_memory")) if most else None,
-        )
+        """See `Store.health`."""
+        return health(self._link, deep=deep)
 
     def delete(self, session: str) -> None:
         """See `Store.delete`. The server's files are written anew without it."""
@@ -309,16 +302,13 @@ class RedisStore(RedisCopies):
                 f"{self.url}: wait_aof needs an append-only file and Redis 7.2, which can tell that a write is synced; "
                 f"with Redis {now.info.get('redis_version')} set appendfsync always, which does the same"
             )
-        if self._waits_for_aof() and now.can_wait_for_aof:
+        if target.aof and now.can_wait_for_aof:
             self._link.proof = ("WAITAOF", 1, target.replicas, round(500 * target.timeout_s))
         elif target.replicas:
             self._link.proof = ("WAIT", target.replicas, round(500 * target.timeout_s))
         for loss in now.losses():
             _log.warning("%s: %s", self.url, loss)
         return target.aof or bool(now.syncs_always)
-
-    def _waits_for_aof(self) -> bool:
-        return self._link.target.aof
 
     def _start(self, *, receipt: bool, lasts: bool = True) -> tuple[Word, ...]:
         """What the arguments of every script that writes begin with."""
