@@ -71,8 +71,8 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--only {','.join(others)}: {by}choose from {','.join(there)}")
     found = run(
         options.folder,
-        QUICK if options.quick else PLACE if options.store else FULL,
-        only=options.only or there,
+        _sizes(options),
+        only=options.only or (SECTIONS if options.store is None else places.UNASKED),
         rounds=options.rounds or (1 if options.quick else 3),
         traces=options.traces,
         store=options.store,
@@ -82,6 +82,11 @@ def main(argv: Sequence[str]) -> int:
     else:
         show.text(found)
     return 0
+
+
+def _sizes(options: argparse.Namespace) -> Sizes:
+    sizes = QUICK if options.quick else PLACE if options.store else FULL
+    return replace(sizes, sessions=options.sessions) if options.sessions else sizes
 
 
 def run(
@@ -106,7 +111,7 @@ def run(
         where = machine.Machine.here(fresh)
     finally:
         shutil.rmtree(fresh)
-    quick = sizes not in (FULL, PLACE)
+    quick = replace(sizes, sessions=FULL.sessions) not in (FULL, PLACE)
     return report.Report(
         version=perdure.__version__,
         date=clock.now_utc().isoformat(timespec="seconds"),
@@ -115,7 +120,7 @@ def run(
         messages="generated" if traces is None else "recorded",
         quick=quick,
         rounds=rounds,
-        figures=report.figures(measured, sizes=sizes, rows=ROWS if store is None else places.ROWS),
+        figures=report.figures(measured, sizes=sizes, rows=ROWS if store is None else places.rows(sizes)),
         store=None if store is None else masked(store),
     )
 
@@ -175,6 +180,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--traces", type=_traces, metavar="FOLDER", help="draw messages from these recorded runs")
     parser.add_argument(
         "--store", metavar="URL", help=f"a store of any kind, beside a single row there: {','.join(places.SECTIONS)}"
+    )
+    parser.add_argument(
+        "--sessions", type=_positive, metavar="N", help="how many of them --only scale fills a store with (10,000)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document")
     return parser

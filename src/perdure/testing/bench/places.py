@@ -13,15 +13,18 @@ from typing import Final
 import perdure
 from perdure import clock
 from perdure.stores.address import LOCAL, scheme_of
-from perdure.testing.bench import cost, restoring, saving
+from perdure.testing.bench import cost, restoring, saving, scaling
 from perdure.testing.bench.crowd import crowd
-from perdure.testing.bench.plan import Plan
+from perdure.testing.bench.plan import Plan, Sizes
 from perdure.testing.bench.rows import WHO, Row
 from perdure.testing.bench.saving import Found
 from perdure.testing.bench.single import single
 from perdure.testing.bench.turns import Samples, p50, p99, take
 
-SECTIONS: Final = ("w1", "w3", "w4", "cost")
+SECTIONS: Final = ("w1", "w3", "w4", "cost", "scale")
+UNASKED: Final = ("w1", "w3", "w4", "cost")
+"""Those that are measured when none is named: to fill a store takes long."""
+
 ON_SERVERS: Final = ("cost",)
 """Sections that there are only for a store on a server."""
 
@@ -46,7 +49,14 @@ def measure(plan: Plan, only: Sequence[str]) -> Found:
         found |= restoring.restore(plan, saved)
     if "cost" in only and not _is_local(str(plan.store)):
         found |= cost.cost(plan)
+    if "scale" in only:
+        found |= scaling.scale(plan)
     return found
+
+
+def rows(sizes: Sizes) -> tuple[Row, ...]:
+    """All that may be measured of a store by its URL."""
+    return (*ROWS, *scaling.rows(sizes.sessions))
 
 
 def _is_local(url: str) -> bool:

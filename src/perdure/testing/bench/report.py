@@ -61,7 +61,7 @@ def _row(figure: Figure) -> dict[str, Any]:
 
 def figures(rounds: Sequence[Mapping[str, float]], *, sizes: Sizes, rows: Sequence[Row] = ROWS) -> tuple[Figure, ...]:
     """The rows that were measured in these rounds."""
-    judged = sizes in (FULL, PLACE)
+    judged = replace(sizes, sessions=FULL.sessions) in (FULL, PLACE)
     return tuple(_figure(_named(row, sizes), rounds, judged=judged) for row in rows if row.key in rounds[0])
 
 

@@ -10,9 +10,11 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
+from perdure import clock
 from perdure.errors import StoreUrlError
 from perdure.stores.address import Address, masked, scheme_of
 from perdure.stores.opening import place_in
@@ -158,6 +160,26 @@ class MongoSingle:
         self._rows.drop()
 
 
+class S3Single:
+    """An object more under a prefix of its own, in the bucket of the store."""
+
+    def __init__(self, url: str, name: str) -> None:
+        from perdure.stores.s3.place import bucket_at
+
+        self._bucket = bucket_at(replace(Address.of(url), path=name), busy_s=10, timeout_s=30)
+
+    def save(self, body: bytes) -> None:
+        """One put."""
+        self._bucket.create(clock.new_uuid().hex, body)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def remove(self) -> None:
+        """The objects go."""
+        self._bucket.delete([found.key for found in self._bucket.list("")])
+
+
 def _of_tiers(url: str, name: str) -> SingleRow:
     """A row of the tier that acknowledges: hot where it is written behind, else cold."""
     address = Address.of(url)
@@ -173,6 +195,7 @@ _OF: Final[dict[str, Callable[[str, str], SingleRow]]] = {
     "postgresql": PostgresSingle,
     "mongodb": MongoSingle,
     "mongodb+srv": MongoSingle,
+    "s3": S3Single,
     "tiered": _of_tiers,
 }
 
