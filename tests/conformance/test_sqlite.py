@@ -30,7 +30,7 @@ from perdure.errors import (
     StoreUrlError,
 )
 from perdure.log import GENESIS, Record, chained
-from perdure.stores import Batch, Point, Store, open_store
+from perdure.stores import Base, Batch, Point, Store, open_store
 from perdure.stores.sqlite import SqliteStore, checkpoint, queue
 from tests.crash.process import Child, Talk
 
@@ -741,3 +741,30 @@ def test_a_session_that_comes_while_one_looks_for_it_is_no_damage(tmp_path: Path
         with pytest.raises(SessionUnknownError):
             getattr(store, look)("s")
         assert other.heads()
+
+
+def test_sessions_are_listed_by_prefix_with_the_bases_of_forks(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "agents.db") as store:
+        for session in ("a", "a/1", "a/2", "a/\U0010ffff", "a\U0010ffff", "b", "ab", "A/1"):
+            store.create(session, owner="me")
+        assert [head.session for head in store.heads(prefix="a/")] == ["a/\U0010ffff", "a/2", "a/1"]
+        assert store.heads(prefix="a/1/") == []
+        store.append("b", Batch((record(1, b"1", session="b"),)), epoch=1, head=0)
+        store.fork("a/3", Batch((record(2, b"2", session="a/3"),)), base=Base("b", 1), epoch=1)
+        assert [head.base for head in store.heads(prefix="a/3")] == [Base("b", 1)]
+        assert {head.session for head in store.heads(prefix="a/")} == {"a/1", "a/2", "a/3", "a/\U0010ffff"}
+
+
+def test_an_index_of_ids_that_has_lost_one_is_damage(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "agents.db") as store:
+        for session in ("a/1", "a/2"):
+            store.create(session, owner="me")
+    for was, now in (("id || ''", "'x' || id"), ("'x' || id", "id || ''")):
+        with closing(sqlite3.connect(tmp_path / "agents.db")) as db:
+            db.execute("REINDEX sessions_again")
+            db.execute("PRAGMA writable_schema=ON")
+            (made,) = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'sessions_again'").fetchone()
+            db.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'sessions_again'", (made.replace(was, now),))
+            db.commit()
+    with SqliteStore(tmp_path / "agents.db") as store, pytest.raises(DamageError, match="the index is damaged"):
+        store.heads(prefix="a/2")

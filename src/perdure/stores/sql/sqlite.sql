@@ -107,6 +107,14 @@ SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary, s.number, s.base, s.base_
 FROM sessions s LEFT JOIN families f ON f.number = s.family
 ORDER BY s.tick DESC;
 
+-- name: heads_between
+SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary, s.number, s.base, s.base_seq
+FROM sessions s LEFT JOIN families f ON f.number = s.family
+WHERE s.id >= ? AND s.id < ? ORDER BY s.tick DESC;
+
+-- name: numbers_between
+SELECT number FROM sessions WHERE id || '' >= ? AND id || '' < ?;
+
 -- name: head
 SELECT s.id, f.id, s.seq, s.chain, s.epoch, s.summary, s.number, s.base
 FROM sessions s LEFT JOIN families f ON f.number = s.family

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+from perdure import limits
 from perdure.errors import DamageError
 from perdure.log import KIND_NAMES, KINDS, Base, Record
 from perdure.stores import refusals, sql
@@ -20,6 +21,7 @@ from perdure.stores.ids import check_session_id
 SQL: Final = sql.statements("sqlite")
 _SEQ_BITS: Final = 32
 _SEQ_MAX: Final = (1 << _SEQ_BITS) - 1
+_LAST: Final = "\U0010ffff"
 _READ_BYTES: Final = 4 << 20
 """Bodies read from the file at a time; one that is longer comes alone."""
 
@@ -137,9 +139,28 @@ def head(db: sqlite3.Connection, session: str) -> Head | None:
     return Head(session, family, seq, chain, epoch, summary, places)
 
 
-def heads(db: sqlite3.Connection) -> list[Head]:
-    """Every session's head, the one written to last first."""
-    rows = db.execute(SQL["heads"]).fetchall()
+def heads(db: sqlite3.Connection, *, prefix: str = "") -> list[Head]:
+    """The heads of the sessions whose ids begin so, the one written to last first."""
+    if prefix and (few := _heads_of(db, prefix)) is not None:
+        return few
+    return [head for head in _placed(db.execute(SQL["heads"]).fetchall()) if head.session.startswith(prefix)]
+
+
+def _heads_of(db: sqlite3.Connection, prefix: str) -> list[Head] | None:
+    """By the index of ids, which must say what the other tree of them says; None if there are forks among them."""
+    ends = (prefix, prefix + _LAST * limits.ID_CHARS_MAX)
+    try:
+        rows = db.execute(SQL["heads_between"], ends).fetchall()
+    except UnicodeEncodeError:  # half a character is in no id
+        return []
+    again = {number for (number,) in db.execute(SQL["numbers_between"], ends)}
+    if {number for *_, number, _, _ in rows} != again:
+        raise DamageError(f"an index of ids does not find all that begin with {prefix!r}: the index is damaged")
+    return None if any(base is not None for *_, base, _ in rows) else _placed(rows)
+
+
+def _placed(rows: list[tuple[Any, ...]]) -> list[Head]:
+    """The heads of these rows, which have the bases of all of them among them."""
     ups = {number: (base, seam) for *_, number, base, seam in rows}
     names = {number: told for told, *_, number, _, _ in rows}
 

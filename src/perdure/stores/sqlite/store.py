@@ -265,8 +265,8 @@ class SqliteStore(SqliteCopies):
 
     def heads(self, *, prefix: str = "") -> list[Head]:
         """See `Store.heads`."""
-        with self._reader.connection() as db:
-            return [head for head in rows.heads(db) if head.session.startswith(prefix)]
+        with self._reader.transaction("DEFERRED") as db:
+            return rows.heads(db, prefix=prefix)
 
     def points(self, session: str) -> list[Point]:
         """See `Store.points`."""
