@@ -61,6 +61,9 @@ SLICE_RECORDS: Final = 500
 SLICE_BYTES: Final = 1 << 20
 """Housekeeping removes or gives back about so much in one transaction."""
 
+GONE_S: Final = 600.0
+"""An owner whose lease has been still for so long, by the clock of the place, does not hold up those who keep house."""
+
 KEEP_LAST_COUNT: Final = 10
 """Restore points of a session that stay beyond its checkpoints, unless another number is said."""
 

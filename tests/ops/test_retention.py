@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure import Retention, clock
-from perdure.errors import SessionErasedError
+from perdure import Retention, clock, limits
+from perdure.errors import ConflictError, HeldError, SessionErasedError
 from perdure.runtime.store import AgentStore, open_agent_store
 from perdure.session.keeping.keyframer import Keyframer
+from perdure.stores import Batch
 
 DAY_S = 86_400
 
@@ -166,6 +167,25 @@ def test_one_that_ended_after_one_that_stays_stays(store: AgentStore, days: Days
     store.run(quick, "clock was wrong", input=1)
     days.now = 10.0
     assert done(store, ended_s=5 * DAY_S).deleted == ()
+
+
+def test_an_owner_that_vanished_with_its_machine_holds_nothing_up_for_ever(
+    store: AgentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for session in ("a", "b"):
+        saved(store, session)
+        store.backend.claim(session, owner="on another machine", seen=store.backend.lease(session))
+    still_s = limits.GONE_S - 1
+    monkeypatch.setattr(type(store.backend), "still_s", lambda *_: still_s)
+    assert all(one.left_alone for one in store.gc(keep_last=1, dry_run=False).sessions)
+    with pytest.raises(HeldError):
+        store.erase("a")
+    still_s = limits.GONE_S
+    assert [one.left_alone for one in done(store, keep_last=1).sessions] == ["", ""]
+    assert store.erase("a").sessions == ("a",)
+    late = store.backend.head("b")
+    with pytest.raises(ConflictError):
+        store.backend.append("b", Batch(()), epoch=store.backend.lease("b").epoch, head=late.seq - 1)
 
 
 def test_a_killed_erasure_is_listed_as_begun(store: AgentStore, monkeypatch: pytest.MonkeyPatch) -> None:

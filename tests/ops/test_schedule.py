@@ -265,7 +265,7 @@ def test_it_ends_in_the_middle_of_gc(store: AgentStore, monkeypatch: pytest.Monk
     monkeypatch.setattr(collection, "amend", slow)
 
     async def ended() -> None:
-        async with store.schedule_gc("* * * * *", KEEP) as schedule:
+        async with store.aio.schedule_gc("* * * * *", KEEP) as schedule:
             assert await asyncio.to_thread(began.wait, 20)
             schedule.stop()
             go_on.set()

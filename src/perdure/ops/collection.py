@@ -27,7 +27,7 @@ from perdure.ops.facts import Facts, facts
 from perdure.ops.gone import Collected, GcReport
 from perdure.ops.retention import EVERYTHING, LEAST, Retention
 from perdure.ops.sizes import chunks_of, size_of
-from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.session.keeping.lease import is_held, owner_text
 from perdure.stores.ids import HOUSE
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _planned(store: Store, session: str, policy: Retention, *, pinned: int) -> t
     """What may go from a session; or None and why it is left alone."""
     try:
         lease = store.lease(session)
-        if lease.owner and not is_dead(lease.owner):
+        if is_held(store, lease):
             return None, f"{owner_text(lease.owner)} holds it"
         one = facts(store, session)
         if one.head.seq == 0:

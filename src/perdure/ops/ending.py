@@ -15,7 +15,7 @@ from perdure.errors import DamageError, HasForksError, HeldError, SessionErasedE
 from perdure.ops.erasure import By, erase
 from perdure.ops.gone import Deleted
 from perdure.ops.sizes import size_of
-from perdure.session.keeping.lease import is_dead
+from perdure.session.keeping.lease import is_held
 from perdure.session.keeping.opening import summary_of
 from perdure.session.rules.shared import PREFIX
 from perdure.session.rules.status import OVER
@@ -106,8 +106,7 @@ def _is_free(store: Store, session: str) -> bool:
     """Whether nobody has it, and no other session may ask for it: that of a key is asked for ever."""
     if session in HOUSE or session.startswith(PREFIX):
         return False
-    owner = store.lease(session).owner
-    return not owner or is_dead(owner)
+    return not is_held(store, store.lease(session))
 
 
 def _root(session: str, parents: dict[str, str]) -> str:

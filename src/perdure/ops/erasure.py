@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from perdure.errors import HasForksError, HeldError, RefusedError
 from perdure.ops.collection import sweep
 from perdure.ops.house import note, notes
-from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.session.keeping.lease import is_held, owner_text
 from perdure.stores.ids import ERASED, HOUSE
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _forks(heads: list[Head], session: str) -> list[Head]:
 
 def _check_free(store: Store, session: str) -> None:
     lease = store.lease(session)
-    if lease.owner and not is_dead(lease.owner):
+    if is_held(store, lease):
         raise HeldError(
             f"{session} is held by {owner_text(lease.owner)} (epoch {lease.epoch}); nothing was erased. "
             "End that process, then erase it"

@@ -22,7 +22,7 @@ from perdure.log.replaced import digest_of
 from perdure.log.summary import with_mark, with_point, without_mark, without_point
 from perdure.ops.collection import sweep
 from perdure.session.keeping import needs
-from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.session.keeping.lease import is_held, owner_text
 from perdure.session.keeping.opening import summary_of, told
 from perdure.session.keeping.snapshot import Reader
 from perdure.session.rules import item as items
@@ -152,7 +152,7 @@ def _check(family: _Family) -> None:
     """Raises unless all of the family can be scrubbed."""
     for session in family.ids:
         head, lease = family.store.head(session), family.store.lease(session)
-        if lease.owner and not is_dead(lease.owner):
+        if is_held(family.store, lease):
             raise HeldError(f"{session} is held by {owner_text(lease.owner)}; end that, or wait until it is given back")
         if family.canary.is_in(f"{session} {head.family}".encode()):
             raise RefusedError("it is in the id of a session, which cannot change: copy what is worth it, and erase")

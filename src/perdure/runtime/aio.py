@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from perdure.runtime.operator import Rollback
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.replay import Replay
+    from perdure.runtime.schedule import Schedule
     from perdure.runtime.store import AgentStore
     from perdure.session.async_session import AsyncSession
     from perdure.session.keeping.forking import Fork
@@ -318,6 +319,10 @@ class AsyncStore:
     ) -> GcReport:
         """See `AgentStore.gc`."""
         return await in_thread(self._store.gc, session, retention, keep_last=keep_last, keep_s=keep_s, dry_run=dry_run)
+
+    def schedule_gc(self, cron: str, retention: Retention, **options: Any) -> Schedule:
+        """See `AgentStore.schedule_gc`: at work at once, in a thread. `async with` it."""
+        return self._store.schedule_gc(cron, retention, **options)
 
     async def erase(self, session: str, *, family: bool = False, by: str = "", reason: str = "") -> Erased:
         """See `AgentStore.erase`."""

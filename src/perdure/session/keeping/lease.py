@@ -56,6 +56,18 @@ def is_dead(owner: str) -> bool:
     return bool(told.get("started")) and _started(int(told["pid"])) != told["started"]
 
 
+def is_held(store: Store, lease: Lease) -> bool:
+    """Whether somebody has the session, for those who keep house and take it from nobody.
+
+    Not one who is provably gone; nor one of a machine that cannot be asked, if the place says that he has been still
+    for `limits.GONE_S`. Should he come back, his next write is refused, as the log has gone on.
+    """
+    if _is_free(lease):
+        return False
+    still_s = store.still_s(lease)
+    return still_s is None or still_s < limits.GONE_S
+
+
 def owner_text(owner: str) -> str:
     """An owner for people: `pid 4711 on build-3`."""
     told = _told(owner)
