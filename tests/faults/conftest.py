@@ -13,7 +13,7 @@ from tests.servers import places
 from tests.servers.plugin import placed
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
-CHOSEN = [*places.DURABLE, places.POOLER] if FULL else [places.SQLITE, *places.PLAIN]
+CHOSEN = [*places.DURABLE, places.POOLER] if FULL else [places.SQLITE, *places.SERVERS]
 
 
 @pytest.fixture(params=CHOSEN, ids=repr)

@@ -15,7 +15,7 @@ from perdure.stores import Batch, Store, open_store
 from perdure.testing.broken import Passing
 from tests.faults.operations import OPERATIONS, Operation, picture
 from tests.faults.proxy import AFTER, BREAKS, Proxy
-from tests.servers.places import PLAIN, POOLER, REDIS, Place
+from tests.servers.places import POOLER, REDIS, SERVERS, Place
 from tests.servers.server import fresh_name
 
 pytestmark = pytest.mark.storm
@@ -88,14 +88,14 @@ def bench(place: Place, options: str = "") -> Iterator[Bench]:
         yield Bench(direct, store, proxy)
 
 
-@pytest.mark.parametrize("place", [*PLAIN, POOLER], indirect=True, ids=repr)
+@pytest.mark.parametrize("place", [*SERVERS, POOLER], indirect=True, ids=repr)
 def test_wherever_the_connection_breaks_it_is_done_once(place: Place) -> None:
     with bench(place) as one:
         found = {operation.name: one.sweep(operation, BREAKS if FULL else (AFTER,)) for operation in OPERATIONS}
     assert all(found.values()), found
 
 
-@pytest.mark.parametrize("place", [*PLAIN, POOLER], indirect=True, ids=repr)
+@pytest.mark.parametrize("place", [*SERVERS, POOLER], indirect=True, ids=repr)
 def test_if_it_stays_broken_all_is_done_or_nothing(place: Place) -> None:
     with bench(place, options="&busy_s=0.1") as one:
         for operation in (operation for operation in OPERATIONS if operation.writes):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.owner import Owner
-from tests.servers.places import PLAIN, Kind
+from tests.servers.places import SERVERS, Kind
 from tests.servers.plugin import make, running
 from tests.servers.server import Server
 
@@ -25,7 +25,7 @@ SAVE_BYTES = 200_000
 RESTART_S, AGAIN_S_MAX = 3.0, 60.0
 
 
-@pytest.fixture(params=PLAIN, ids=repr)
+@pytest.fixture(params=SERVERS, ids=repr)
 def narrow(request: pytest.FixtureRequest) -> Iterator[Server]:
     """Each kind of server, on a small disk of its own."""
     kind: Kind = request.param

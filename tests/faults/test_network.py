@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.network import SERVER, Network, NoNetworkError
 from tests.faults.owner import Owner
-from tests.servers.places import PLAIN, Kind
+from tests.servers.places import SERVERS, Kind
 from tests.servers.plugin import make, running
 from tests.servers.server import Server, fresh_name
 
@@ -41,7 +41,7 @@ def network() -> Iterator[Network]:
         yield made
 
 
-@pytest.fixture(scope="module", params=PLAIN, ids=repr)
+@pytest.fixture(scope="module", params=SERVERS, ids=repr)
 def far(request: pytest.FixtureRequest, network: Network) -> Iterator[Server]:
     """Each kind of server, on the other machine."""
     kind: Kind = request.param

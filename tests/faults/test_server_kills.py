@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from perdure.testing.soak import Crowd, Plan, Report, counted
-from tests.servers.places import PLAIN, POOLER, Place
+from tests.servers.places import POOLER, SERVERS, Place
 from tests.servers.redis import RedisServer
 from tests.servers.server import Server
 
@@ -35,7 +35,7 @@ def killed_under_load(plan: Plan, server: Server) -> tuple[Report, int]:
 
 @pytest.mark.storm
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("place", [*PLAIN, POOLER] if FULL else PLAIN, indirect=True, ids=repr)
+@pytest.mark.parametrize("place", [*SERVERS, POOLER] if FULL else SERVERS, indirect=True, ids=repr)
 def test_what_a_killed_server_had_acknowledged_is_there_once(place: Place) -> None:
     assert place.server is not None
     report, kills = killed_under_load(replace(PLAN, url=place.url), place.server)

@@ -53,11 +53,8 @@ TIERED = Kind("tiered", "", _two_tiers)
 LOCAL = [SQLITE, FILE, TIERED]
 """On the disk of this machine."""
 
-PLAIN = [POSTGRES, REDIS, S3, MONGO]
-"""Each kind of server, with nothing between it and the store."""
-
-SERVERS: list[Kind] = [POSTGRES, REDIS, S3, MONGO]
-"""On a server, each kind as its store comes to exist."""
+SERVERS = [POSTGRES, REDIS, S3, MONGO]
+"""On a server, with nothing between it and the store."""
 
 DURABLE = [*LOCAL, *SERVERS]
 """Every one."""
