@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from perdure import clock
 from perdure.errors import (
@@ -15,6 +16,7 @@ from perdure.errors import (
     StoreUrlError,
 )
 from perdure.stores import Store, open_store
+from perdure.stores.redis import link
 from perdure.stores.redis.settings import Settings
 from perdure.testing.conformance.tools import Log
 from tests.redis.tools import PATIENCE_S, contents, filled, settings
@@ -181,6 +183,22 @@ def test_a_server_without_waitaof_is_asked_for_appendfsync_always(url, admin) ->
     with settings(admin, no_appendfsync_on_rewrite="yes"), open_store(url) as store:
         assert not store.durable
         assert any("no-appendfsync-on-rewrite" in problem for problem in store.health(deep=False).settings)
+
+
+@pytest.mark.parametrize(
+    ("proof", "answer", "is_proved"),
+    [
+        (("WAIT", 2, 100), 2, True),
+        (("WAIT", 2, 100), 1, False),
+        (("WAIT", 1, 100), ResponseError("no"), False),
+        (("WAITAOF", 1, 0, 100), [1, 0], True),
+        (("WAITAOF", 1, 0, 100), [0, 3], False),
+        (("WAITAOF", 1, 2, 100), [1, 1], False),
+        (("WAITAOF", 1, 2, 100), [1, 2], True),
+    ],
+)
+def test_what_a_server_says_of_a_write_is_understood(proof, answer, is_proved) -> None:
+    assert link._is_proved(proof, answer) == is_proved
 
 
 def test_what_a_server_says_is_understood() -> None:

@@ -197,26 +197,25 @@ local function tell(id)
   redis.pcall('PUBLISH', key('written', id), '')
 end
 
--- Sessions of a family. A member of the set may have expired, and its id belong to another family by now.
-local function kin_of(family)
+-- Those of a set of sessions that have this value in this field. The others have expired, and their ids may belong to
+-- sessions by now that have nothing to do with it.
+local function those(name, field, value)
   local found = {}
-  for _, id in ipairs(redis.call('SMEMBERS', key('kin', family))) do
-    if redis.pcall('HGET', key('session', id), 'family') == family then
+  for _, id in ipairs(redis.call('SMEMBERS', name)) do
+    if redis.pcall('HGET', key('session', id), field) == value then
       table.insert(found, id)
     end
   end
   return found
 end
 
+local function kin_of(family)
+  return those(key('kin', family), 'family', family)
+end
+
 -- Sessions that go on from a record of this one.
 local function forks_of(id)
-  local found = {}
-  for _, fork in ipairs(redis.call('SMEMBERS', key('forks', id))) do
-    if redis.pcall('HGET', key('session', fork), 'base') == id then
-      table.insert(found, fork)
-    end
-  end
-  return found
+  return those(key('forks', id), 'base', id)
 end
 
 -- The place is made with the first thing in it.
