@@ -70,8 +70,13 @@ class Cell(Generic[T]):
             return self._keep(known)
         return self._keep(self._read(found) if isinstance(found, Found) else Seen(None))
 
+    @property
+    def last(self) -> Seen[T] | None:
+        """The object as it was when it was last seen; None if it never was."""
+        return self._known
+
     def known(self) -> Seen[T]:
-        """The object as it was when it was last seen, without asking if it ever was."""
+        """The same, asked for if it was never seen."""
         return self._known or self.look()
 
     def change(self, work: Callable[[Seen[T]], T | None], *, to: int = 0) -> Seen[T]:

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from perdure.stores import refusals
 from perdure.stores.s3 import names
-from perdure.stores.s3.bucket import Bucket
+from perdure.stores.s3.bucket import Bucket, Listed
 from perdure.stores.s3.cell import Cell, Seen
 from perdure.stores.s3.family import Family, FamilyCodec
 from perdure.stores.s3.head import State
@@ -126,10 +126,10 @@ class Families:
             found[int(generation), bytes.fromhex(digest)] = one.size
         return found
 
-    def left_over(self) -> dict[str, int]:
-        """Chunks, with their lengths, that came to a family after the last of it was gone."""
+    def left_over(self, listed: list[Listed]) -> dict[str, int]:
+        """Those of these, with their lengths, that came to a family after the last of it was gone."""
         found: dict[str, int] = {}
-        folders = groupby(self._bucket.list(names.FAMILIES), key=lambda one: one.key.split("/")[1])
+        folders = groupby(listed, key=lambda one: one.key.split("/")[1])
         for key, objects in folders:
             chunks = [one for one in objects if one.key.startswith(f"{names.chunks(key)}/")]
             known = self.cell(key).look().value if chunks else None

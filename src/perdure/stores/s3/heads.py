@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from perdure import clock
 from perdure.errors import DamageError
 from perdure.log import GENESIS
-from perdure.stores.contract import Head
+from perdure.stores.contract import Head, Lease
 from perdure.stores.s3 import judging, names
 from perdure.stores.s3.bucket import Bucket
 from perdure.stores.s3.cell import Cell, Seen
@@ -56,6 +56,12 @@ class Heads:
         state = judging.there(session, self.cell(names.key_of(session)).look().value, url=self._bucket.url)
         self._met(state)
         return state
+
+    def is_over(self, lease: Lease) -> bool:
+        """Whether this process knows that the lease counts no more; it never will again."""
+        known = self.cell(names.key_of(lease.session)).last
+        state = known.value if known is not None else None
+        return isinstance(state, State) and state.lease.epoch >= lease.epoch and not judging.is_holder(state, lease)
 
     def change(self, session: str, work: Callable[[State, int], State | None]) -> State:
         """The session as `work` has changed it; see `Cell.change`. `work` is given the number of the change."""

@@ -11,12 +11,13 @@ import threading
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final
 
+from perdure import clock
 from perdure.errors import PerdureError
 from perdure.stores.s3 import names
-from perdure.stores.s3.bucket import Bucket
+from perdure.stores.s3.bucket import Bucket, Listed
 from perdure.stores.s3.families import Families
 from perdure.stores.s3.head import Part, State, Tomb
 from perdure.stores.s3.heads import Heads
@@ -33,6 +34,9 @@ _AHEAD: Final = 1000
 """How many changes of a head a merge may take: what it puts is named as of a change so far ahead."""
 
 _MERGES_COUNT_MAX: Final = 16
+
+SCAN_COUNT: Final = 5000
+"""Objects that one search for what is left over looks at: all of a small place, of a large one a piece."""
 
 _log: Final = logging.getLogger("perdure.store")
 
@@ -133,9 +137,11 @@ class Merging:
         self._shelf.remove(key, list(self._unneeded(key, self._shelf.names(key))))
 
     def _scan(self) -> dict[str, int]:
-        found = self._families.left_over()
+        found = self._families.left_over(self._piece(names.FAMILIES))
         merges = 0
-        listed = self._bucket.list(names.PARTS)
+        listed = self._piece(names.PARTS)
+        keys = dict.fromkeys(one.key.rsplit("/", 2)[1] for one in listed)
+        self._heads.together(lambda key: self._heads.cell(key).look(), keys)  # several at a time
         for key, objects in groupby(listed, key=lambda one: one.key.rsplit("/", 2)[1]):
             some = [(one.key.rpartition("/")[2], one.size) for one in objects]
             found |= {names.part(key, name): size for name, size in self._unneeded(key, some).items()}
@@ -144,10 +150,21 @@ class Merging:
                 merges += self.merge(state.session)
         return found
 
+    def _piece(self, folder: str) -> list[Listed]:
+        """The objects of a folder if they are not many, else those behind a random place."""
+        found = list(islice(self._bucket.list(folder), SCAN_COUNT + 1))
+        if len(found) <= SCAN_COUNT:
+            return found
+        begin = f"{folder}/{clock.new_bytes(4).hex()}"
+        return list(islice(self._bucket.list(folder, after=begin), SCAN_COUNT))
+
     def _unneeded(self, key: str, listed: list[tuple[str, int]]) -> dict[str, int]:
         """Those that its head does not name. No change that is under way can come to name them afterwards."""
-        seen = self._heads.cell(key).look()
+        seen = self._heads.cell(key).known()
         state = seen.value
+        if orphans(listed, state=state if isinstance(state, State) else None, changes=1 << 62):
+            seen = self._heads.cell(key).look()
+            state = seen.value
         if isinstance(state, Tomb):
             return dict(listed)
         if not isinstance(state, State):

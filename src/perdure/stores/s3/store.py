@@ -163,6 +163,8 @@ class S3Store(Store):
                 return None
             return replace(state, lease=replace(state.lease, owner="", counter=state.lease.counter + 1))
 
+        if self._heads.is_over(lease):
+            return
         with suppress(SessionError):
             self._heads.change(lease.session, work)
             self._bells.ring(lease.session)
