@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 
 import perdure
 from perdure import limits
+from tests.servers.places import Place
 
 
-@pytest.mark.parametrize("url", ["memory:", "{}/agents.db", "file://{}/agents"])
-def test_another_session_is_saved_meanwhile(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_memory_another_session_is_saved_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_beside("memory:", monkeypatch)
+
+
+def test_another_session_is_saved_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_beside(place.url, monkeypatch)
+
+
+def kept_beside(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SLICE_RECORDS", 5)
     saved: list[int] = []
     failed: list[BaseException] = []
     collected = threading.Event()
-    with perdure.open(url.format(tmp_path)) as store:
+    with perdure.open(url) as store:
         with store.session("old") as s:
             for n in range(100):
                 s.state["n"] = n

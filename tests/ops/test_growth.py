@@ -97,21 +97,21 @@ def forgetful(store: Store) -> None:
     store.append = wrong  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("place", [places.SQLITE, places.FILE], indirect=True, ids=repr)
+@pytest.mark.parametrize("place", [places.SQLITE], indirect=True, ids=repr)
 def test_a_store_that_keeps_the_constant_anew_is_caught(place: Place) -> None:
     assert {"the constant is there more than once", "the second hundred cost too much"} <= {
         *lived(place, broken=forgetful).wrong()
     }
 
 
-@pytest.mark.parametrize("place", [places.SQLITE, places.FILE], indirect=True, ids=repr)
+@pytest.mark.parametrize("place", [places.SQLITE], indirect=True, ids=repr)
 def test_a_gc_that_gives_nothing_back_is_caught(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collection, "_done", lambda planned, **_: planned.collected())
     monkeypatch.setattr(collection, "_swept", lambda *_, **__: {})
     assert "gc gave nothing back" in lived(place).wrong()
 
 
-@pytest.mark.parametrize("place", [places.SQLITE, places.FILE], indirect=True, ids=repr)
+@pytest.mark.parametrize("place", [places.SQLITE], indirect=True, ids=repr)
 def test_an_erasure_that_leaves_bytes_is_caught(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perdure.AgentStore, "erase", lambda *_: None)
     assert lived(place).wrong() == ["something of what was erased is left"]

@@ -63,6 +63,8 @@ def done(store: AgentStore, **said: Any) -> Any:
     told = store.gc(None, Retention(**said))
     found = store.gc(None, Retention(**said), dry_run=False)
     assert (told.sessions, told.deleted, told.chunks) == (found.sessions, found.deleted, found.chunks)
+    records_of_it = 600 * len(found.sessions)
+    assert abs((told.stored_bytes or 0) - (found.stored_bytes or 0)) <= records_of_it
     for info in store.sessions():
         assert store.verify(info.id, read_data=True).ok
     return found

@@ -50,6 +50,9 @@ _STUB: Final = b"\xd5D"
 _DIGEST_END: Final = 2 + 32
 _REPLACED: Final = b"\xd5R"
 
+STUB_BYTES: Final = _DIGEST_END
+"""What stands for a body that was dropped takes so much."""
+
 
 @dataclass(frozen=True, slots=True)
 class Record:

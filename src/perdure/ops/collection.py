@@ -20,6 +20,7 @@ from perdure.errors import (
     UnfinishedError,
 )
 from perdure.log.origin import seam_of
+from perdure.log.record import STUB_BYTES
 from perdure.ops import retention
 from perdure.ops.amending import amend, slices
 from perdure.ops.bases import Made, bases
@@ -77,9 +78,9 @@ class _Planned:
 
     @property
     def own_bytes(self) -> int:
-        """Of the bodies that the session wrote itself."""
-        seam = seam_of(self.facts.head.bases)
-        return sum(size for seq, size in self.facts.sizes.items() if seq > seam)
+        """Of the bodies that the session wrote itself, and of what stands for those that are gone."""
+        own = [seq for seq in self.facts.kinds if seq > seam_of(self.facts.head.bases)]
+        return sum(self.facts.sizes.get(seq, STUB_BYTES) for seq in own)
 
     def collected(self, left_alone: str = "", *, left: Iterable[int] = ()) -> Collected:
         """The figures; without those that are left to do."""
@@ -211,7 +212,7 @@ def _left(
         return sum(size_of(store, session) for session in ids) + chunks_of(store, ids)
     there = {one.facts.session for one in known}
     bodies = sum(size_of(store, session) for session in ids if session not in there)
-    bodies += sum(one.own_bytes for one in known) - sum(one.bytes for one in found)
+    bodies += sum(one.own_bytes for one in known) - sum(one.bytes - one.records * STUB_BYTES for one in found)
     chunks = chunks_of(store, ids) - sum(orphans.values())
     return bodies + chunks + sum(made.bytes for one in known for made in one.made)
 
