@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from perdure.stores.postgres import PostgresStore, open_url, writing
 from perdure.stores.postgres.schema import VERSION, Schema
 from perdure.stores.postgres.server import Connection
 from perdure.stores.postgres.statements import plain
-from perdure.testing.conformance.tools import Log
+from perdure.testing.conformance.tools import Log, records_after
+from tests.bench import bench_postgres
 from tests.servers.server import fresh_name
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "postgres"
@@ -316,3 +318,30 @@ def test_a_large_table_is_not_written_anew(server, admin) -> None:
         Log(store, "t").append(b"1")
         store.delete("t")
         assert admin.execute(file).fetchone() != before
+
+
+# ------------------------------------------------------------------------------------------------- many sessions
+
+
+def test_with_many_sessions_no_table_is_read_from_end_to_end(server, admin) -> None:
+    """A small form of the bench that docs/stores.md has the figures of."""
+    read = "SELECT sum(seq_tup_read)::int FROM pg_stat_all_tables WHERE schemaname = %s AND relname <> 'store'"
+    for partitions in (0, 4):
+        with bench_postgres.filled(server.url("x").partition("?")[0], count=2000, partitions=partitions) as store:
+
+            def rows_read(store: PostgresStore = store) -> Any:
+                for lend in (store._server.lent, store._writers.own):
+                    with lend() as connection:
+                        connection.rows("SELECT pg_stat_force_next_flush()")
+                return admin.execute(read, (store._sql.schema,)).fetchone()
+
+            before = rows_read()
+            store.open("new", Batch(records_after([], "new", (b"1",), kind="note")), owner="me", seen=None)
+            log = list(store.read("s7"))
+            store.append("s7", Batch((replace(log[0], seq=11),), (Point(11, 0, 1, None, 0),)), epoch=1, head=10)
+            for look in (store.head, store.points, store.keyframes, store.marks, store.inbox, store.chunk_sizes):
+                look("s7")
+            assert (store.find("s7", b"m"), store.read_at("s7", [3])[0].seq) == ([], 3)
+            assert rows_read() == before
+            store.heads()
+            assert rows_read() != before

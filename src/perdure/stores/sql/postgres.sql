@@ -1,5 +1,6 @@
 -- Statements of the PostgreSQL store, each under its name. {s} is the schema. {up} is `up`, which gives the runs that a
--- log is made of: the session itself (depth 0), and of a fork the sessions before it, each up to its last record.
+-- log is made of: the session itself (depth 0), and of a fork the sessions before it, each up to its last record. What
+-- belongs to a run is looked up for each (OFFSET 0): the planner takes them for many, and would read whole tables.
 
 -- name: up
 WITH RECURSIVE up (number, id, depth, head, last, base, base_seq) AS (
@@ -35,7 +36,7 @@ SELECT number, id, base, base_seq FROM {s}.sessions WHERE base IS NOT NULL OR nu
 
 -- name: head
 {up} SELECT s.id, s.family, s.seq, s.chain, s.epoch, s.summary, up.last
-FROM up JOIN {s}.sessions s USING (number) ORDER BY up.depth
+FROM up CROSS JOIN LATERAL (SELECT * FROM {s}.sessions s WHERE s.number = up.number OFFSET 0) s ORDER BY up.depth
 
 -- name: page
 {up} SELECT up.head, up.id, r.seq, r.epoch, r.kind, r.time_us, r.body, r.chain
@@ -52,23 +53,33 @@ WHERE r.bytes < %(bytes)s OR r.bytes IS NULL ORDER BY r.seq
 
 -- name: records_at
 {up} SELECT up.head, up.id, r.seq, r.epoch, r.kind, r.time_us, r.body, r.chain
-FROM up LEFT JOIN {s}.records r ON r.session = up.number AND r.seq = ANY (%(seqs)s) AND r.seq <= up.last
+FROM up LEFT JOIN LATERAL (
+    SELECT * FROM {s}.records r WHERE r.session = up.number AND r.seq = ANY (%(seqs)s) AND r.seq <= up.last OFFSET 0
+) r ON true
 
 -- name: points
 {up} SELECT up.depth, p.seq, p.parent, p.flags, p.name, p.time_us
-FROM up LEFT JOIN {s}.points p ON p.session = up.number AND p.seq <= up.last ORDER BY up.depth DESC, p.seq
+FROM up LEFT JOIN LATERAL (
+    SELECT * FROM {s}.points p WHERE p.session = up.number AND p.seq <= up.last OFFSET 0
+) p ON true ORDER BY up.depth DESC, p.seq
 
 -- name: keyframes
 {up} SELECT up.depth, k.seq, k.record
-FROM up LEFT JOIN {s}.keyframes k ON k.session = up.number AND k.seq <= up.last AND (up.depth = 0 OR k.record <= up.last)
-ORDER BY up.depth DESC, k.seq
+FROM up LEFT JOIN LATERAL (
+    SELECT * FROM {s}.keyframes k
+    WHERE k.session = up.number AND k.seq <= up.last AND (up.depth = 0 OR k.record <= up.last) OFFSET 0
+) k ON true ORDER BY up.depth DESC, k.seq
 
 -- name: marks
-{up} SELECT up.depth, m.mark, m.seq FROM up LEFT JOIN {s}.marks m ON m.session = up.number AND m.seq <= up.last
+{up} SELECT up.depth, m.mark, m.seq FROM up LEFT JOIN LATERAL (
+    SELECT * FROM {s}.marks m WHERE m.session = up.number AND m.seq <= up.last OFFSET 0
+) m ON true
 
 -- name: marked
 {up} SELECT up.depth, m.seq
-FROM up LEFT JOIN {s}.marks m ON m.session = up.number AND m.mark = %(mark)s AND m.seq <= up.last ORDER BY m.seq
+FROM up LEFT JOIN LATERAL (
+    SELECT * FROM {s}.marks m WHERE m.session = up.number AND m.mark = %(mark)s AND m.seq <= up.last OFFSET 0
+) m ON true ORDER BY m.seq
 
 -- name: inbox
 SELECT i.number, i.content FROM {s}.sessions s LEFT JOIN {s}.inbox i ON i.session = s.number AND i.number > %(after)s
