@@ -242,10 +242,9 @@ class Behind:
             self._note(settle(self._tiers, session))
 
     def _note_gone(self, session: str) -> None:
-        owner = self._tiers.cold.lease(session).owner
-        if owner:
+        if self._tiers.cold.lease(session).owner:
             said = (
-                f"{session}: its owner {owner} did not close it, and hot has no copy of it: what hot alone had "
+                f"{session}: its last owner did not close it, and hot has no copy of it: what hot alone had "
                 "acknowledged, if anything, is lost"
             )
             _log.warning("%s", said)
