@@ -111,8 +111,8 @@ class TestSqliteBeforeS3(MemoryBeforeSqlite, StoreConformance if FULL else Some)
 
     @pytest.fixture(autouse=True)
     def server(self, s3_server) -> None:
-        self.at = s3_server.url("tiers")
+        self.at = s3_server
 
     def url(self, place: Path) -> str:
         name = hashlib.sha256(str(place).encode()).hexdigest()[:16]
-        return url(f"sqlite:///{place / 'hot.db'}", self.at.replace("/agents?", f"/{name}?"), self.mode)
+        return url(f"sqlite:///{place / 'hot.db'}", self.at.url("t" + name), self.mode)

@@ -188,7 +188,7 @@ def work(world: World) -> None:
 def _copy(store: TieredStore) -> None:
     """A round of the copier, here and now."""
     writes: Any = store._writes
-    writes._copy(list(writes._lines.values()))
+    writes._copy(writes.lines.all())
 
 
 def run(world: World, plan: Sequence[tuple[int, Callable[[World], None]]]) -> list[str]:

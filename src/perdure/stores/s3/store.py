@@ -35,9 +35,9 @@ from perdure.stores.s3.place import bucket_at, make_or_check
 from perdure.stores.s3.reading import Reading
 from perdure.stores.s3.sessions import Sessions
 from perdure.stores.s3.shelf import Shelf
-from perdure.stores.s3.submitting import Submitting
 from perdure.stores.s3.trial import check_conditions
 from perdure.stores.s3.writing import Changing
+from perdure.stores.submitting import Submitting
 from perdure.stores.watch import bells_of
 
 BUSY_S: Final = 10.0

@@ -25,12 +25,12 @@ from perdure.errors import (
     StoreFailedError,
 )
 from perdure.stores.contract import Batch
+from perdure.stores.submitting import Submitting
 from perdure.stores.tiered.carrying import carry, settle, take
 from perdure.stores.tiered.copier import Copier
 from perdure.stores.tiered.front import HotAwayError
-from perdure.stores.tiered.line import TOGETHER_BYTES, Line, Queued, size_of, together
+from perdure.stores.tiered.line import TOGETHER_BYTES, Line, Lines, Queued, size_of, together
 from perdure.stores.tiered.settings import Settings
-from perdure.stores.tiered.strands import Strands
 from perdure.stores.tiered.view import Tiers
 
 _log = logging.getLogger("perdure.tiered")
@@ -43,10 +43,10 @@ class Behind:
 
     def __init__(self, tiers: Tiers, settings: Settings, *, url: str, beat: Callable[[], None] | None) -> None:
         self._tiers, self._settings = tiers, settings
-        self._lines: dict[str, Line] = {}
+        self.lines = Lines()
         self._mutex = threading.Lock()
         self._waiting = 0
-        self._strands = Strands(url)
+        self._submitting = Submitting(url=url)
         beat_s = None if beat is None else BEAT_S
         self.copier = Copier(self._copy, gather_s=settings.copy_s, beat=beat, beat_s=beat_s)
         self.notes: list[str] = []
@@ -55,7 +55,7 @@ class Behind:
 
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
-        line = self.line(session)
+        line = self.lines.of(session)
         with line.writing:
             if epoch is not None and self._is_quick(line, batch, epoch):
                 try:
@@ -66,7 +66,7 @@ class Behind:
 
     def submit(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> Future[int]:
         """See `Store.submit`."""
-        return self._strands.submit(session, partial(self.append, session, batch, epoch=epoch, head=head))
+        return self._submitting.submit(session, partial(self.append, session, batch, epoch=epoch, head=head))
 
     def _is_quick(self, line: Line, batch: Batch, epoch: int) -> bool:
         """Whether hot may acknowledge this."""
@@ -216,14 +216,9 @@ class Behind:
 
     # ---------------------------------------------------------------------------------------------- the rest
 
-    def line(self, session: str) -> Line:
-        """The state of a session in this process."""
-        with self._mutex:
-            return self._lines.setdefault(session, Line(session))
-
     def opened(self, session: str, *, sent: int) -> None:
         """A new owner has it: hot is taken with its first append."""
-        line = self.line(session)
+        line = self.lines.of(session)
         with line.writing:
             line.epoch, line.last, line.own = None, None, None
             line.sent = max(line.sent, sent)
@@ -233,7 +228,7 @@ class Behind:
 
         `takes`: for somebody who is about to take the session, and must hear of what may be lost.
         """
-        line = self.line(session)
+        line = self.lines.of(session)
         with line.writing:
             self._flush_old(line)
             if takes and line.last is None and self._tiers.hot.copy(session) is None:
@@ -252,7 +247,7 @@ class Behind:
 
     def finish(self, session: str) -> None:
         """Writes to cold what waits. Raises what cold raises."""
-        line = self.line(session)
+        line = self.lines.of(session)
         with line.writing:
             self.flush(line)
 
@@ -263,7 +258,7 @@ class Behind:
 
     def flush_if_ours(self, session: str) -> bool:
         """Whether this process writes the session; then cold has all that it acknowledged."""
-        line = self._lines.get(session)
+        line = self.lines.known(session)
         if line is None or line.own is None:
             return False
         with line.writing:
@@ -272,12 +267,12 @@ class Behind:
 
     def carry(self, session: str) -> None:
         """Cold has what was acknowledged until now; hot goes on."""
-        self._flush_old(self.line(session))
+        self._flush_old(self.lines.of(session))
         carry(self._tiers, session)
 
     def sent(self, session: str, number: int) -> None:
         """An item was sent from here."""
-        line = self.line(session)
+        line = self.lines.of(session)
         line.sent = max(line.sent, number)
 
     def untold(self) -> frozenset[bytes]:
@@ -294,8 +289,7 @@ class Behind:
 
     def drop(self, session: str) -> None:
         """Nothing more is known of it here."""
-        with self._mutex:
-            self._lines.pop(session, None)
+        self.lines.drop(session)
 
     @property
     def waiting(self) -> int:
@@ -304,10 +298,10 @@ class Behind:
 
     def close(self) -> None:
         """Ends the threads, and writes to cold what waits. Raises what cold raises, the first of it."""
-        self._strands.end()
+        self._submitting.end()
         self.copier.end()
         failed: list[PerdureError] = []
-        for line in list(self._lines.values()):
+        for line in self.lines.all():
             with line.writing:
                 try:
                     self.flush(line)

@@ -96,6 +96,33 @@ class Line:
         return not self._queue
 
 
+class Lines:
+    """Those of one process, each made when it is first asked for; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, Line] = {}
+        self._mutex = threading.Lock()
+
+    def of(self, session: str) -> Line:
+        """That of a session."""
+        with self._mutex:
+            return self._lines.setdefault(session, Line(session))
+
+    def known(self, session: str) -> Line | None:
+        """That of a session, if there is one."""
+        return self._lines.get(session)
+
+    def drop(self, session: str) -> Line | None:
+        """Takes that of a session out."""
+        with self._mutex:
+            return self._lines.pop(session, None)
+
+    def all(self) -> list[Line]:
+        """Every one."""
+        with self._mutex:
+            return list(self._lines.values())
+
+
 def together(queued: Sequence[Queued]) -> Batch:
     """Several batches that follow one another, as one."""
     if len(queued) == 1:

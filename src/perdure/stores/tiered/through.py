@@ -19,7 +19,7 @@ from perdure.stores.tiered.behind import BEAT_S
 from perdure.stores.tiered.carrying import freeze, settle, take
 from perdure.stores.tiered.copier import Copier
 from perdure.stores.tiered.front import HotAwayError
-from perdure.stores.tiered.line import Line, Queued, size_of, together
+from perdure.stores.tiered.line import Line, Lines, Queued, size_of, together
 from perdure.stores.tiered.settings import Settings
 from perdure.stores.tiered.view import Tiers
 
@@ -32,7 +32,7 @@ class Through:
     def __init__(self, tiers: Tiers, settings: Settings, *, url: str, beat: Callable[[], None] | None) -> None:
         del url
         self._tiers, self._settings = tiers, settings
-        self._lines: dict[str, Line] = {}
+        self.lines = Lines()
         self._mutex = threading.Lock()
         self._untold = 0
         self._chunks: Counter[bytes] = Counter()
@@ -60,7 +60,7 @@ class Through:
         """Hot is to be told, unless so much waits already that it is better begun anew."""
         if epoch is None:
             return
-        line = self.line(session)
+        line = self.lines.of(session)
         with self._mutex:
             line.is_given_up |= self._untold + size_of(batch) > self._settings.behind_bytes
             if line.is_given_up:
@@ -132,15 +132,10 @@ class Through:
             self._done(line, len(line.all()))
             line.is_given_up = False
 
-    def line(self, session: str) -> Line:
-        """The state of a session in this process."""
-        with self._mutex:
-            return self._lines.setdefault(session, Line(session))
-
     def opened(self, session: str, *, sent: int) -> None:
         """A new owner has it: its copy is taken with its first append."""
         del sent
-        line = self.line(session)
+        line = self.lines.of(session)
         line.epoch, line.is_left = None, False
 
     def settle(self, session: str, *, takes: bool = False) -> None:
@@ -172,14 +167,13 @@ class Through:
 
     def leave(self, session: str) -> None:
         """The session is written from here no more: hot is told what waits, and takes nothing more then."""
-        line = self.line(session)
+        line = self.lines.of(session)
         line.is_left = True
         self.copier.tell(line)
 
     def drop(self, session: str) -> None:
         """Nothing more is known of it here."""
-        with self._mutex:
-            line = self._lines.pop(session, None)
+        line = self.lines.drop(session)
         if line is not None:
             self._give_up(line)
 
@@ -191,4 +185,4 @@ class Through:
     def close(self) -> None:
         """Ends the thread, and tells hot what waits."""
         self.copier.end()
-        self._tell(list(self._lines.values()))
+        self._tell(self.lines.all())

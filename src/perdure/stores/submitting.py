@@ -1,6 +1,6 @@
 """Appends whose outcome comes as a future: a few threads do them, those of one session in the order they came.
 
-It knows no bucket: what is done is a function.
+It knows no place: what is done is a function.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Submitting:
                 future.cancel()
                 raise refusals.closed(self._url)
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="perdure-s3-submit")
+                self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="perdure-submit")
             line = self._waiting.get(session)
             if line is None:
                 self._waiting[session] = deque([(future, work)])
