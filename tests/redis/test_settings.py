@@ -50,6 +50,29 @@ def test_no_byte_of_an_erased_session_stays_in_the_files_of_the_server(redis_ser
         assert found_in(redis_server) == []
 
 
+def test_a_server_that_is_started_again_while_its_files_are_written_anew_does_it_then(
+    redis_server, store, admin
+) -> None:
+    log = filled(store)
+    log.append(SECRET)
+    store.delete("s fork")
+    asked: list[int] = []
+
+    def restarted(*commands):
+        told = say(*commands)
+        if commands[0][0] == "BGREWRITEAOF":
+            asked.append(1)
+            if len(asked) == 1:
+                redis_server.kill()
+                redis_server.start()
+        return told
+
+    say, store._link.say = store._link.say, restarted
+    store.delete("s")
+    assert len(asked) == 2
+    assert found_in(redis_server) == []
+
+
 def test_what_a_user_may_not_do_is_told(redis_server, admin, caplog) -> None:
     admin.acl_setuser(
         "few",

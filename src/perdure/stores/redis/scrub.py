@@ -17,6 +17,9 @@ from perdure.stores.redis.settings import ASKED, Settings
 _LOOK_S: Final = 0.01
 _LOOK_S_MAX: Final = 0.5
 
+_BUSY: Final = ("in progress", "child process is active")
+"""What the server says when it writes something else just now: it is asked again."""
+
 _KINDS: Final = {
     "append-only file": ("BGREWRITEAOF", "aof_rewrites", "aof_rewrite_in_progress", "aof_last_bgrewrite_status"),
     "snapshot": ("BGSAVE", "rdb_saves", "rdb_bgsave_in_progress", "rdb_last_bgsave_status"),
@@ -56,7 +59,7 @@ def _write_anew(link: Link, kind: str, now: Settings, *, done: str) -> None:
     while now.number(count) <= before or now.info.get(going_on) == "1":
         if now.number(count) <= before and now.info.get(going_on) != "1":
             (said,) = link.say((command,))
-            if isinstance(said, ResponseError) and "in progress" not in str(said):
+            if isinstance(said, ResponseError) and not any(sign in str(said) for sign in _BUSY):
                 raise StoreFailedError(
                     f"{link.url}: {done}, but its bytes stay in the server's {kind} until that is written anew, and "
                     f"the server does not let us have that done: {said}. To leave it to the server: scrub=false"
@@ -64,5 +67,6 @@ def _write_anew(link: Link, kind: str, now: Settings, *, done: str) -> None:
         time.sleep(look_s)
         look_s = min(2 * look_s, _LOOK_S_MAX)
         now = Settings.of(link.say(("INFO", "persistence"))[0], None)
+        before = min(before, now.number(count))  # one that was started again counts from 0
     if now.info.get(status) != "ok":
         raise StoreFailedError(f"{link.url}: {done}, but writing the server's {kind} anew failed; do it again")

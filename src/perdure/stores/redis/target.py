@@ -95,7 +95,7 @@ class Target:
 
     def connection(self, host: str | None = None, port: int | None = None) -> Wire:
         """A connection to the server, or to another that it named."""
-        settings = self._settings() | ({"host": host, "port": port} if host else {})
+        settings = self._settings() | ({"host": host or self.host, "port": port} if port else {})
         return cast("Wire", self._kind(**settings))
 
     def pool(self) -> ConnectionPool:
