@@ -61,13 +61,12 @@ def test_what_is_constant_is_stored_once_however_many_steps_there_are(url: str, 
 def test_so_it_is_by_the_contract_in_every_store(place: Place) -> None:
     """What the store was given to keep, as it can be read back; what the server makes of it, it measures by itself."""
     kept = []
-    for steps in (20, 40, 80):
+    for steps in (20, 80):
         session = f"of {steps} steps"
         grown(place.url, steps=steps, session=session)
         with open_store(place.url) as store:
             bodies = sum(len(record.body) for record in store.read(session))
             kept.append(bodies + sum(store.chunk_sizes(session).values()))
-    few, more, most = kept
+    few, more = kept
     assert BLOB + IMAGE < few < BLOB + IMAGE + 20 * 1_000 + A_STORE
-    assert more - few < 20 * 1_000
-    assert most - more < 40 * 1_000
+    assert 0 < more - few < 60 * 1_000
