@@ -97,7 +97,6 @@ class Database:
         for documents, keys in (
             (link.sessions, ("id",)),
             (link.sessions, ("f",)),
-            (link.sessions, ("base",)),
             (link.records, ("s", "q")),
             (link.index, ("s", "n")),
             (link.index, ("s", "m.m")),
@@ -106,4 +105,5 @@ class Database:
             (link.chunks, ("f",)),
         ):
             documents.create_index([(key, 1) for key in keys])
+        link.sessions.create_index("base", sparse=True)  # few are forks
         link.place.update_one({"_id": PLACE}, {"$set": {"format": FORMAT}}, upsert=True)

@@ -138,9 +138,10 @@ class Sessions:
         found.sort(key=lambda doc: (doc["at"], doc["tie"]), reverse=True)
         return [head_in(doc) for doc in found]
 
-    def documents(self, keys: Iterable[bytes]) -> dict[bytes, Doc]:
-        """These documents, by their keys."""
-        return {bytes(doc["_id"]): doc for doc in self._all.find({"_id": {"$in": [Binary(key) for key in keys]}})}
+    def documents(self, keys: Iterable[bytes], *fields: str) -> dict[bytes, Doc]:
+        """These documents, or these fields of them, by their keys."""
+        wanted = {"_id": {"$in": [Binary(key) for key in keys]}}
+        return {bytes(doc["_id"]): doc for doc in self._all.find(wanted, dict.fromkeys(fields, 1) or None)}
 
     def kin(self, family: bytes) -> list[str]:
         """The ids of a family's sessions. Those that are about to be made will be made anew."""

@@ -182,7 +182,7 @@ class MongoStore(Store):
     def _renew_some(self, leases: list[Lease]) -> list[Lease]:
         change = {"$inc": {"counter": Int64(1)}, "$currentDate": {"held": True}}
         self._link.sessions.bulk_write([UpdateOne(_holder(lease), change) for lease in leases], ordered=False)
-        there = self._sessions.documents(key_of(lease.session) for lease in leases)
+        there = self._sessions.documents((key_of(lease.session) for lease in leases), "owner", "epoch", "counter")
         newest = [(lease, there.get(key_of(lease.session), {})) for lease in leases]
         return [
             Lease(lease.session, lease.epoch, lease.owner, int(doc["counter"]))
@@ -205,7 +205,8 @@ class MongoStore(Store):
 
     def _still_s(self, lease: Lease) -> float | None:
         now_ms = self._place.now_ms()  # before the look: rather too young than too old
-        found = self._sessions.documents([key_of(lease.session)]).get(key_of(lease.session), {})
+        key, fields = key_of(lease.session), ("owner", "epoch", "counter", "held", "hidden")
+        found = self._sessions.documents([key], *fields).get(key, {})
         if "held" not in found or found.get("hidden") is not None or not _is(found, lease):
             return None
         still_s: float = now_ms / 1000 - found["held"].timestamp()
