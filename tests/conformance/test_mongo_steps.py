@@ -221,7 +221,7 @@ def test_an_amendment_that_changes_before_it_is_shown_is_caught(store: Store, st
     right = Amendments.put
 
     def put(self: Amendments, key: bytes, change: Change, chunks: dict[bytes, bytes]) -> Any:
-        self._link.index.update_many({"s": key}, {"$unset": {"p": 1}})
+        self._link.index.update_many({"s": key}, {"$set": {"i": []}})
         return right(self, key, change, chunks)
 
     monkeypatch.setattr(Amendments, "put", put)

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import bson
 from bson import Binary
 from pymongo import ReplaceOne
 
 from perdure.errors import DamageError
-from perdure.stores.contract import Change
+from perdure.stores.contract import Change, Point
 from perdure.stores.mongo.chunks import Chunks
-from perdure.stores.mongo.layout import Doc, Outside, Row, body_in, kept_inside, new_attempt, stored_body, without
+from perdure.stores.mongo.layout import (
+    Doc,
+    Index,
+    Outside,
+    Row,
+    body_in,
+    index_in,
+    indexed,
+    kept_inside,
+    new_attempt,
+    packed_rows,
+    rows_in,
+    size_of,
+    stored_body,
+)
 from perdure.stores.mongo.link import Documents, Link, PassingError
 from perdure.stores.mongo.parts import Parts
 from perdure.stores.mongo.sessions import Session, Sessions
@@ -30,22 +43,22 @@ _AT_ONCE_COUNT = 16
 
 @dataclass(frozen=True, slots=True)
 class Amendment:
-    """What is changed of the records and the index of a log."""
+    """What is changed of the records and the index of a log: the new bodies, the rows that go, the chunks that come."""
 
     bodies: dict[int, bytes]
-    points: frozenset[int]
-    keyframes: frozenset[int]
-    marks: frozenset[tuple[bytes, int]]
+    gone: Index
     chunks: dict[bytes, bytes]
 
     def through(self, row: Row) -> Row:
         """The record as it is with this amendment."""
         body = self.bodies.get(row.seq)
-        return row if body is None else Row(row.session, row.seq, {**row.stored, "b": Binary(body)})
+        return row if body is None else row.with_body(body)
 
     def index(self, doc: Doc) -> Doc:
         """A document of the index as it is with this amendment."""
-        return without(doc, {"points": self.points, "keyframes": self.keyframes, "marks": self.marks})
+        there = index_in(doc.get("i", ()))
+        left = there.without(self.gone)
+        return doc if left == there else {**doc, **indexed([left.packed()])}
 
 
 class Amendments:
@@ -58,9 +71,11 @@ class Amendments:
         """Writes one down, which is nobody's yet; durable on return. What a session's document says of it."""
         written = {
             "b": [[seq, Binary(body)] for seq, body in change.bodies],
-            "p": list(change.points),
-            "k": list(change.keyframes),
-            "m": [[Binary(mark), seq] for mark, seq in change.marks],
+            "i": Index(
+                [Point(seq, 0, 0, None, 0) for seq in change.points],
+                [(of, 0) for of in change.keyframes],
+                [*change.marks],
+            ).packed(),
             "c": [[Binary(digest), Binary(content)] for digest, content in chunks.items()],
         }
         put = self._parts.put(key, {_NUMBER: bson.encode(written)}, attempt=new_attempt())
@@ -79,9 +94,7 @@ class Amendments:
             raise PassingError(f"{session}: is being amended") from error
         return Amendment(
             {int(seq): bytes(body) for seq, body in written["b"]},
-            frozenset(written["p"]),
-            frozenset(written["k"]),
-            frozenset((bytes(mark), int(seq)) for mark, seq in written["m"]),
+            index_in([written["i"]]),
             {bytes(digest): bytes(content) for digest, content in written["c"]},
         )
 
@@ -92,11 +105,12 @@ class Amendments:
             return
         self._chunks.put(found.family_key, amendment.chunks)
         old = self._bodies(found, amendment)
-        if amendment.points or amendment.keyframes or amendment.marks:
+        if amendment.gone != Index([], [], []):
             rows = self._link.index.find({"s": Binary(found.key)})
             self._replace(found, self._link.index, ((doc, amendment.index(doc)) for doc in rows))
         over = {"_id": Binary(found.key), "over": found.over}
-        self._link.sessions.update_one(over, {"$unset": {"over": 1}})
+        size = sum(size_of(one) for one in found.tail)
+        self._link.sessions.update_one(over, {"$unset": {"over": 1}, "$set": {"size": size}})
         for seq, where in old:
             self._parts.drop_body(found.key, where, seq)
         self._parts.drop_body(found.key, body_in(found.over, of=found.id), _NUMBER)
@@ -120,14 +134,14 @@ class Amendments:
         def changed() -> Iterator[tuple[Doc, Doc]]:
             wanted = {"s": Binary(found.key), "q": {"$gte": seqs[0]}, "f": {"$lt": seqs[-1]}}
             for doc in self._link.records.find(wanted):
-                rows: list[Any] = list(doc["r"])
-                for seq in (seq for seq in seqs if doc["f"] < seq <= doc["q"]):
-                    row = rows[seq - doc["f"] - 1]
-                    where = body_in(row["b"], of=f"{found.id}: record {seq}")
-                    if isinstance(where, Outside) and where != new[seq]:
-                        old.append((seq, where))
-                    rows[seq - doc["f"] - 1] = {**row, "b": stored_body(new[seq])}
-                yield doc, {**doc, "r": rows}
+                rows = rows_in(found.id, doc["r"], end=doc["q"])
+                for place, row in enumerate(rows):
+                    if row.seq not in new:
+                        continue
+                    if isinstance(row.body, Outside) and row.body != new[row.seq]:
+                        old.append((row.seq, row.body))
+                    rows[place] = row.with_body(new[row.seq])
+                yield doc, {**doc, "r": [packed_rows(rows)]}
 
         self._replace(found, self._link.records, changed())
         return old

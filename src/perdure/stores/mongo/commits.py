@@ -18,11 +18,11 @@ from perdure.stores.contract import Batch
 from perdure.stores.mongo.amendments import Amendments
 from perdure.stores.mongo.chunks import Chunks
 from perdure.stores.mongo.inbox import Inbox
-from perdure.stores.mongo.layout import TAIL_BYTES, Doc, Where, entry, kept_inside, key_of, new_attempt, size_of
+from perdure.stores.mongo.layout import CLOSED, TAIL_BYTES, Doc, Where, entry, kept_inside, key_of, new_attempt, size_of
 from perdure.stores.mongo.link import Link
 from perdure.stores.mongo.moving import Moved, move, move_all
 from perdure.stores.mongo.parts import Parts
-from perdure.stores.mongo.sessions import VISIBLE, Session, Sessions, check_taken, tie
+from perdure.stores.mongo.sessions import Session, Sessions, check_taken, tie
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ class Commits:
         return None if done is None else int(done["sent"])
 
     def _moved(self, found: Session | None, commit: Commit) -> Moved | None:
-        if found is None or not found.tail:
+        if found is None:
             return None
         if commit.alone:
             return move_all(self._link, found)
@@ -158,12 +158,9 @@ def _is_plain(commit: Commit) -> bool:
 
 
 def _condition(found: Session | None, commit: Commit, moved: Moved | None) -> Doc:
-    when: Doc = {
-        "_id": Binary(key_of(commit.session)),
-        **VISIBLE,
-        "over": None,
-        "last": {"$ne": Binary(commit.attempt)},
-    }
+    when: Doc = {"_id": Binary(key_of(commit.session))}
+    if not commit.batch.records:
+        when["last"] = {"$ne": Binary(commit.attempt)}  # with records the head has moved, if it was written
     if moved is None:
         when["size"] = {"$lt": TAIL_BYTES}
     elif found is not None:
@@ -185,7 +182,7 @@ def _change(commit: Commit, one: Doc, moved: Moved | None) -> Doc:
         change["$push"] = {"tail": one}
         change["$inc"]["size"] = size_of(one)
     else:
-        fields |= moved.fields(one)
+        fields |= moved.fields(one) | ({"size": CLOSED} if "over" in commit.then else {})
     if batch.taken:
         change["$pull"] = {"inbox": {"n": {"$in": [Int64(number) for number in batch.taken]}}}
         change["$inc"]["takes"] = Int64(1)

@@ -7,6 +7,7 @@ what nobody sees, a crash after what the next one finishes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 
 from bson import Binary
 
@@ -18,7 +19,7 @@ from perdure.stores.mongo.chunks import Chunks
 from perdure.stores.mongo.commits import Commit, Commits
 from perdure.stores.mongo.envelopes import Envelopes
 from perdure.stores.mongo.inbox import attempts_of
-from perdure.stores.mongo.layout import Doc, Outside, body_in, key_of, new_attempt
+from perdure.stores.mongo.layout import Outside, key_of, new_attempt, parts_of, rows_in
 from perdure.stores.mongo.link import Link
 from perdure.stores.mongo.parts import Parts
 from perdure.stores.mongo.sessions import VISIBLE, Session, Sessions, check_seen, check_taken, seen_as, session_in
@@ -140,11 +141,11 @@ class Keeping:
         named = attempts_of(found)
         if found.over is not None:
             named.add(bytes(found.over["x"]))
-        stored: list[Doc] = [row for one in found.tail for row in one.get("r", ())]
-        for doc in self._link.records.find({"s": Binary(found.key)}, {"r": 1}):
-            stored += [{"b": row["b"]} for row in doc["r"] if isinstance(row["b"], dict)]
-        bodies = [body_in(row["b"], of=found.id) for row in stored]
-        return named | {body.attempt for body in bodies if isinstance(body, Outside)}
+        docs = [{"r": parts_of(one, "r"), "q": one["q"]} for one in found.tail]
+        for doc in chain(self._link.records.find({"s": Binary(found.key)}, {"r": 1, "q": 1}), docs):
+            bodies = [row.body for row in rows_in(found.id, doc["r"], end=doc["q"])]
+            named |= {body.attempt for body in bodies if isinstance(body, Outside)}
+        return named
 
     # ------------------------------------------------------------------------------------------------------- deletion
 

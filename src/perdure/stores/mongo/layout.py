@@ -1,17 +1,18 @@
 """How a session's log lies in documents: names, the entries of a commit, records, points; and back, or `DamageError`.
 
 A commit is an *entry* in the document of its session until some of them are moved together into a document of records
-and one of the index. A body that is long stands in documents of its own, and the record says where. Ids and names are
-bytes: text of BSON bears no lone surrogates. It knows no connection. `docs/stores.md` tells the idea.
+and one of the index. What it says is packed (MessagePack): to a server it is bytes, which it need not take apart. A
+body that is long stands in documents of its own, and the record says where. It knows no connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
+import ormsgpack
 from bson import Binary, Int64
 
 from perdure import clock
@@ -34,9 +35,11 @@ SHORT_BYTES: Final = 64
 TAIL_BYTES: Final = 16 << 10
 """When the entries in a session's document have so many bytes, they are moved out of it before the next is written."""
 
+CLOSED: Final = 1 << 40
+"""Stands for the number of these bytes where nobody may commit: so a commit has one condition less to name."""
+
 SEQ_MAX: Final = (1 << 62) - 1
-_RECORD_BYTES: Final = 96
-_POINT_BYTES: Final = 64
+_ENTRY_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def text(stored: Any) -> str:
 
 
 def stored_body(body: Where) -> Any:
-    """A body as it stands in a record."""
+    """A body as it stands in a document of its own kind: of a chunk, an item, an amendment."""
     if isinstance(body, Outside):
         return {"x": Binary(body.attempt), "n": body.count, "l": Int64(body.length)}
     return Binary(body)
@@ -96,10 +99,10 @@ def body_in(stored: Any, *, of: str) -> Where:
     if isinstance(stored, bytes):
         return bytes(stored)
     try:
-        found = Outside(bytes(stored["x"]), int(stored["n"]), int(stored["l"]))
+        attempt, count, length = stored if isinstance(stored, list) else (stored[name] for name in "xnl")
+        return Outside(bytes(attempt), int(count), int(length))
     except (TypeError, KeyError, ValueError) as error:
         raise DamageError(f"{of}: is not what was written: its body is {type(stored).__name__}") from error
-    return found
 
 
 def kept_inside(bodies: Sequence[bytes], *, inline: int = INLINE_BYTES) -> list[bool]:
@@ -108,48 +111,12 @@ def kept_inside(bodies: Sequence[bytes], *, inline: int = INLINE_BYTES) -> list[
     return [len(body) <= limit for body in bodies]
 
 
-# ------------------------------------------------------------------------------------------------------------ entries
-
-
-def entry(batch: Batch, bodies: Iterable[Where], *, attempt: bytes, end: int) -> Doc:
-    """What one commit adds to the log, which ends at `end` then."""
-    found: Doc = {"a": Binary(attempt), "q": Int64(end)}
-    if batch.records:
-        found["r"] = [_stored_record(record, body) for record, body in zip(batch.records, bodies, strict=True)]
-    if batch.points:
-        found["p"] = [_stored_point(point) for point in batch.points]
-    if batch.keyframes:
-        found["k"] = [[Int64(of), Int64(record)] for of, record in batch.keyframes]
-    if batch.marks:
-        found["m"] = [{"m": Binary(mark), "q": Int64(seq)} for mark, seq in batch.marks]
-    return found
-
-
-def size_of(one: Doc) -> int:
-    """About how many bytes an entry has."""
-    inside = sum(len(record["b"]) for record in one.get("r", ()) if isinstance(record["b"], bytes))
-    rows = sum(len(one.get(name, ())) for name in "pkm")
-    return _POINT_BYTES * (1 + rows) + _RECORD_BYTES * len(one.get("r", ())) + inside
-
-
-def _stored_record(record: Record, body: Where) -> Doc:
-    return {
-        "e": Int64(record.epoch),
-        "k": KINDS[record.kind],
-        "t": Int64(record.time_us),
-        "c": Binary(record.chain),
-        "b": stored_body(body),
-    }
-
-
-def _stored_point(point: Point) -> list[Any]:
-    name = None if point.name is None else blob(point.name)
-    return [Int64(point.seq), Int64(point.parent), point.flags, name, Int64(point.time_us)]
+# ------------------------------------------------------------------------------------------------------------ records
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A record whose body may be elsewhere."""
+    """A record whose body may be elsewhere: epoch, number of its kind, time, chain digest, body."""
 
     session: str
     seq: int
@@ -159,63 +126,118 @@ class Row:
     def body(self) -> Where:
         """The body, or where it is."""
         try:
-            return body_in(self.stored["b"], of=f"{self.session}: record {self.seq}")
-        except (TypeError, KeyError) as error:
+            return body_in(self.stored[4], of=f"{self.session}: record {self.seq}")
+        except (TypeError, LookupError) as error:
             raise self._damage() from error
+
+    def with_body(self, body: Where) -> Row:
+        """The same record with another body."""
+        return Row(self.session, self.seq, [*self.stored[:4], _packed_body(body)])
 
     def record(self, body: bytes) -> Record:
         """The record, with the bytes of its body. Raises `DamageError`."""
         try:
-            kind = KIND_NAMES[self.stored["k"]]
-            epoch, time_us, chain = self.stored["e"], self.stored["t"], self.stored["c"]
-        except (TypeError, KeyError) as error:
+            epoch, kind, time_us, chain, _ = self.stored
+            name = KIND_NAMES[kind]
+        except (TypeError, ValueError, LookupError) as error:
             raise self._damage() from error
         if not (are_numbers(epoch, time_us) and isinstance(chain, bytes)):
             raise self._damage()
-        return Record(self.session, self.seq, int(epoch), kind, int(time_us), body, bytes(chain))
+        return Record(self.session, self.seq, epoch, name, time_us, body, chain)
 
     def _damage(self) -> DamageError:
         return DamageError(f"{self.session}: record {self.seq} is not what was written: types or kind of its row")
 
 
-def rows_in(session: str, stored: Any, *, end: Any) -> list[Row]:
+def rows_in(session: str, packed: Any, *, end: Any) -> list[Row]:
     """The records that stand in an entry, or in a document of them, of which the last is `end`."""
-    if not isinstance(stored, list) or not are_numbers(end):
+    if not isinstance(packed, list) or not are_numbers(end):
         raise DamageError(f"{session}: a document of records is not what was written")
+    stored = [row for one in packed for row in _unpacked(one)]
     first = int(end) - len(stored) + 1
     return [Row(session, first + place, one) for place, one in enumerate(stored)]
 
 
-def points_in(stored: Iterable[Any]) -> Iterator[Point]:
-    """The points of an entry, or of a document of the index. Raises `DamageError`."""
-    for one in stored:
-        try:
-            seq, parent, flags, name, time_us = one
-        except (TypeError, ValueError) as error:
-            raise _index_damage() from error
-        if not are_numbers(seq, parent, flags, time_us):
-            raise _index_damage()
-        yield Point(int(seq), int(parent), int(flags), None if name is None else text(name), int(time_us))
+def packed_rows(rows: Iterable[Row]) -> Binary:
+    """Records as they stand in a document."""
+    return Binary(ormsgpack.packb([row.stored for row in rows]))
 
 
-def pairs_in(stored: Iterable[Any]) -> Iterator[tuple[int, int]]:
-    """The keyframes of an entry, or of a document of the index. Raises `DamageError`."""
-    for one in stored:
-        if not isinstance(one, list) or len(one) != 2 or not are_numbers(*one):
-            raise _index_damage()
-        yield int(one[0]), int(one[1])
+def _packed_body(body: Where) -> Any:
+    return [body.attempt, body.count, body.length] if isinstance(body, Outside) else bytes(body)
 
 
-def marks_in(stored: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
-    """The marks of an entry, or of a document of the index. Raises `DamageError`."""
-    for one in stored:
-        if not isinstance(one, dict) or not isinstance(one.get("m"), bytes) or not are_numbers(one.get("q")):
-            raise _index_damage()
-        yield bytes(one["m"]), int(one["q"])
+def _packed_records(records: Iterable[Record], bodies: Iterable[Where]) -> Binary:
+    pairs = zip(records, bodies, strict=True)
+    return Binary(ormsgpack.packb([[r.epoch, KINDS[r.kind], r.time_us, r.chain, _packed_body(b)] for r, b in pairs]))
 
 
-def _index_damage() -> DamageError:
-    return DamageError("a row of the index of a session is not what was written")
+def _unpacked(packed: Any) -> list[Any]:
+    try:
+        found = ormsgpack.unpackb(bytes(packed)) if isinstance(packed, bytes) else None
+    except ValueError as error:
+        raise DamageError(f"what stands in a document is not what was written: {error}") from error
+    if not isinstance(found, list):
+        raise DamageError(f"what stands in a document is not what was written: {type(packed).__name__}")
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------- the index
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What one commit, or several one after another, say beside their records."""
+
+    points: list[Point]
+    keyframes: list[tuple[int, int]]
+    marks: list[tuple[bytes, int]]
+
+    def packed(self) -> Binary:
+        """As it stands in a document."""
+        points = [
+            [p.seq, p.parent, p.flags, None if p.name is None else bytes(blob(p.name)), p.time_us] for p in self.points
+        ]
+        return Binary(ormsgpack.packb([points, self.keyframes, self.marks]))
+
+    def without(self, gone: Index) -> Index:
+        """What is left of it when these points, keyframes of these snapshots, and marks have gone."""
+        points, keyframes = {point.seq for point in gone.points}, {of for of, _ in gone.keyframes}
+        return Index(
+            [point for point in self.points if point.seq not in points],
+            [pair for pair in self.keyframes if pair[0] not in keyframes],
+            [mark for mark in self.marks if mark not in gone.marks],
+        )
+
+
+def index_in(packed: Any) -> Index:
+    """What stands in an entry, or in a document of the index. Raises `DamageError`."""
+    found = Index([], [], [])
+    try:
+        for points, keyframes, marks in map(_unpacked, packed):
+            found.points.extend(_point(*row) for row in points)
+            found.keyframes.extend((_number(of), _number(record)) for of, record in keyframes)
+            found.marks.extend((_bytes(mark), _number(seq)) for mark, seq in marks)
+    except (TypeError, ValueError) as error:
+        raise DamageError(f"a row of the index of a session is not what was written: {error}") from error
+    return found
+
+
+def _point(seq: Any, parent: Any, flags: Any, name: Any, time_us: Any) -> Point:
+    told = None if name is None else text(name)
+    return Point(_number(seq), _number(parent), _number(flags), told, _number(time_us))
+
+
+def _number(found: Any) -> int:
+    if not are_numbers(found):
+        raise TypeError("no number")
+    return int(found)
+
+
+def _bytes(found: Any) -> bytes:
+    if not isinstance(found, bytes):
+        raise TypeError("no bytes")
+    return found
 
 
 def are_numbers(*found: Any) -> bool:
@@ -223,7 +245,27 @@ def are_numbers(*found: Any) -> bool:
     return all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in found)
 
 
-# -------------------------------------------------------------------------------------------- entries moved out of it
+# ------------------------------------------------------------------------------------------------------------ entries
+
+
+def entry(batch: Batch, bodies: Iterable[Where], *, attempt: bytes, end: int) -> Doc:
+    """What one commit adds to the log, which ends at `end` then."""
+    found: Doc = {"a": Binary(attempt), "q": Int64(end)}
+    if batch.records:
+        found["r"] = _packed_records(batch.records, bodies)
+    if batch.points or batch.keyframes or batch.marks:
+        found["i"] = Index([*batch.points], [*batch.keyframes], [*batch.marks]).packed()
+    return found
+
+
+def size_of(one: Doc) -> int:
+    """About how many bytes an entry has."""
+    return _ENTRY_BYTES + len(one.get("r", b"")) + len(one.get("i", b""))
+
+
+def parts_of(one: Mapping[str, Any], name: str) -> list[Any]:
+    """What an entry has of this, as a document that it is moved into has it."""
+    return [one[name]] if name in one else []
 
 
 def documents_of(key: bytes, entries: Sequence[Doc], *, number: int, after: int) -> tuple[Doc, Doc]:
@@ -232,20 +274,12 @@ def documents_of(key: bytes, entries: Sequence[Doc], *, number: int, after: int)
     The first of them is commit `number` of the session, and follows record `after`.
     """
     about = {"s": Binary(key), "f": Int64(after), "q": entries[-1]["q"], "n": Int64(number), "c": len(entries), "v": 0}
+    rows = [packed for one in entries for packed in parts_of(one, "r")]
     index: Doc = {"_id": row_id(key, number), **about, "a": [one["a"] for one in entries]}
-    for name in "pkm":
-        if gathered := [row for one in entries for row in one.get(name, ())]:
-            index[name] = gathered
-    records = {"_id": row_id(key, number), **about, "r": [row for one in entries for row in one.get("r", ())]}
-    return index, records
+    index |= indexed([packed for one in entries for packed in parts_of(one, "i")])
+    return index, {"_id": row_id(key, number), **about, "r": rows}
 
 
-def without(rows: Doc, change: Mapping[str, Any]) -> Doc:
-    """A document of the index without the rows that an amendment takes out of it."""
-    gone: dict[str, Callable[[Any], bool]] = {
-        "p": lambda row: row[0] in change["points"],
-        "k": lambda row: row[0] in change["keyframes"],
-        "m": lambda row: (bytes(row["m"]), int(row["q"])) in change["marks"],
-    }
-    kept = {name: [row for row in rows.get(name, ()) if not gone[name](row)] for name in "pkm"}
-    return {**{name: value for name, value in rows.items() if name not in gone}, **{n: r for n, r in kept.items() if r}}
+def indexed(packed: list[Any]) -> Doc:
+    """The fields of a document of the index: what it says, and the marks that it is found by."""
+    return {"i": packed, "m": [Binary(mark) for mark in dict.fromkeys(mark for mark, _ in index_in(packed).marks)]}

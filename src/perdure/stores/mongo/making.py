@@ -21,7 +21,7 @@ from perdure.stores.contract import Batch, Lease
 from perdure.stores.mongo.chunks import Chunks
 from perdure.stores.mongo.commits import Commits, ending
 from perdure.stores.mongo.envelopes import Envelopes
-from perdure.stores.mongo.layout import Doc, entry, family_key, key_of, new_attempt, size_of
+from perdure.stores.mongo.layout import CLOSED, Doc, entry, family_key, key_of, new_attempt, size_of
 from perdure.stores.mongo.link import Link, PassingError
 from perdure.stores.mongo.sessions import Session, Sessions, new_document
 
@@ -40,6 +40,7 @@ class Making:
     point: str = ""
     tried: set[bytes] = field(default_factory=set)
     is_reached: bool = False
+    size: int = 0
 
     @property
     def needs_more(self) -> bool:
@@ -109,7 +110,8 @@ class Makers:
                 "last": Binary(attempt),
             }
             doc |= {"summary": Binary(batch.summary), **ending(batch.records)}
-        return doc | ({"hidden": Binary(attempt)} if making.needs_more else {})
+        making.size = doc["size"]
+        return doc | ({"hidden": Binary(attempt), "size": CLOSED} if making.needs_more else {})
 
     def _insert(self, making: Making, doc: Doc, attempt: bytes) -> bool:
         """Inserts the document. False: an earlier try has made the session."""
@@ -147,6 +149,6 @@ class Makers:
 
     def _show(self, making: Making, attempt: bytes) -> None:
         hidden = {"_id": Binary(key_of(making.lease.session)), "hidden": Binary(attempt), "fence": None}
-        change = {"$unset": {"hidden": 1}, "$currentDate": _STAMPS}
+        change = {"$unset": {"hidden": 1}, "$set": {"size": making.size}, "$currentDate": _STAMPS}
         if not self._link.sessions.update_one(hidden, change).matched_count:
             raise PassingError(f"{making.lease.session}: others change its family")

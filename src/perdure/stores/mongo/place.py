@@ -99,7 +99,7 @@ class Database:
             (link.sessions, ("f",)),
             (link.records, ("s", "q")),
             (link.index, ("s", "n")),
-            (link.index, ("s", "m.m")),
+            (link.index, ("s", "m")),
             (link.parts, ("s", "x")),
             (link.sent, ("s",)),
             (link.chunks, ("f",)),

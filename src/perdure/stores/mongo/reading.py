@@ -21,13 +21,13 @@ from perdure.stores.mongo.amendments import Amendment, Amendments
 from perdure.stores.mongo.layout import (
     SEQ_MAX,
     Doc,
+    Index,
     Outside,
     Row,
     are_numbers,
+    index_in,
     key_of,
-    marks_in,
-    pairs_in,
-    points_in,
+    parts_of,
     rows_in,
 )
 from perdure.stores.mongo.link import Link
@@ -50,7 +50,7 @@ class Segment:
     def tail(self) -> Iterator[Row]:
         """The records that stand in the document."""
         for one in self.found.tail:
-            yield from rows_in(self.found.id, one.get("r", []), end=one["q"])
+            yield from rows_in(self.found.id, parts_of(one, "r"), end=one["q"])
 
     def rows(self, doc: Doc) -> list[Row]:
         """The records of a document of them, as they are to be seen."""
@@ -155,34 +155,35 @@ class Reading:
     def points(self, session: str) -> list[Point]:
         """The points of a log, by seq."""
         found: dict[int, Point] = {}
-        for segment, doc in self._index(session, "p"):
-            found |= {point.seq: point for point in points_in(doc.get("p", ())) if point.seq <= segment.last}
+        for segment, index in self._index(session):
+            found |= {point.seq: point for point in index.points if point.seq <= segment.last}
         return [found[seq] for seq in sorted(found)]
 
     def keyframes(self, session: str) -> list[tuple[int, int]]:
         """The keyframes of a log, by snapshot."""
         found: dict[tuple[int, int], tuple[int, int]] = {}
-        for segment, doc in self._index(session, "k"):
-            found |= {(segment.last, of): (of, record) for of, record in pairs_in(doc.get("k", ()))}
+        for segment, index in self._index(session):
+            found |= {(segment.last, of): (of, record) for of, record in index.keyframes}
         return sorted(dict(pair for (last, _), pair in found.items() if max(pair) <= last).items())
 
     def marks(self, session: str, mark: bytes | None = None) -> list[tuple[bytes, int]]:
         """The marks of a log, or this one of them, each place once."""
         found: dict[tuple[bytes, int], None] = {}
-        for segment, doc in self._index(session, "m", {} if mark is None else {"m.m": Binary(mark)}):
-            there = (one for one in marks_in(doc.get("m", ())) if one[1] <= segment.last)
+        for segment, index in self._index(session, {} if mark is None else {"m": Binary(mark)}):
+            there = (one for one in index.marks if one[1] <= segment.last)
             found |= dict.fromkeys(one for one in there if mark is None or one[0] == mark)
         return list(found)
 
-    def _index(self, session: str, name: str, more: Doc | None = None) -> list[tuple[Segment, Doc]]:
-        """The documents of the index of a log, as they are to be seen, in the order of the commits."""
-        found: list[tuple[Segment, Doc]] = []
+    def _index(self, session: str, more: Doc | None = None) -> list[tuple[Segment, Index]]:
+        """What the index of a log says, as it is to be seen, in the order of the commits."""
+        found: list[tuple[Segment, Index]] = []
         for segment in self.segments(session):
             wanted = {"s": Binary(segment.found.key), **(more or {})}
-            docs = list(self._link.index.find(wanted, {"n": 1, name: 1, "_id": 0}))
+            docs = list(self._link.index.find(wanted, {"n": 1, "i": 1, "_id": 0}))
             docs = [doc for doc in docs if are_numbers(doc.get("n")) and doc["n"] < segment.found.doc["moved"]]
             docs.sort(key=lambda doc: int(doc["n"]))
             if segment.amendment is not None:
                 docs = [segment.amendment.index(doc) for doc in docs]
-            found += [(segment, doc) for doc in [*docs, *segment.found.tail]]
+            packed = [doc.get("i", []) for doc in docs] + [parts_of(one, "i") for one in segment.found.tail]
+            found += [(segment, index_in(one)) for one in packed]
         return found
