@@ -267,6 +267,24 @@ def test_no_byte_stays_of_what_is_replaced_taken_or_erased(url: str, monkeypatch
         assert outcome(lambda: store.renew(seen)) == SessionErasedError
 
 
+def test_no_byte_stays_of_a_name_that_was_replaced_and_purged(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "TAIL_BYTES", 500)
+    with on(bucket_of(url)) as store:
+        log = Log(store)
+        log.append(b"1" * 600, points=(Point(1, 0, 1, "secret-name", 1),))
+        log.append(b"2" * 600, points=(Point(1, 0, 1, "other", 1), Point(2, 1, 1, "two", 1)))
+        before = log.content()
+        store.purge("s")
+        assert b"secret-name" not in every_byte(store)
+        assert log.content() == before
+
+
+def test_the_server_may_be_named_by_the_environment(url: str, s3_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
+    with open_store(url.partition("?")[0]) as store:
+        assert store.heads() == []
+
+
 def test_listings_are_in_order_also_for_a_clock_that_is_behind(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with on(bucket_of(url)) as one, on(bucket_of(url)) as other:
         Log(one, "a").append(b"1")

@@ -25,6 +25,9 @@ PUT_BYTES_MAX: Final = 5 << 30
 """What S3 takes in one put."""
 
 _DENIED: Final = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+_OWN_ROLE: Final = "http://169.254.169.254"
+"""Where the driver looks last: whether the machine has a role of its own."""
+
 _CODE: Final = re.compile(r"<Code>(.*?)</Code>")
 _MESSAGE: Final = re.compile(r"<Message>(.*?)</Message>")
 _FAILED: Final = (exceptions.BaseError, OSError, ValueError)
@@ -183,6 +186,11 @@ class Bucket:
     def _failure(self, key: str, error: Exception) -> StoreFailedError:
         if isinstance(error, _DENIED):
             return StoreFailedError(f"{self.url}: the server does not let us at {key}: {self._said(error)}")
+        if _OWN_ROLE in str(error):
+            return StoreFailedError(
+                f"{self.url}: no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give them "
+                "with the URL, or say anonymous=true"
+            )
         if isinstance(error, FileNotFoundError):
             return StoreFailedError(f"{self.url}: there is no such bucket; make it, perdure does not")
         return StoreFailedError(f"{self.url}: {key}: {self._said(error)}")

@@ -7,6 +7,7 @@ the machine's own role.
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
 from typing import Any, Final
 
@@ -31,11 +32,11 @@ _TEXTS: Final = (
     "endpoint",
     "region",
     "request_payer",
-    "s3_express",
     "server_side_encryption",
     "sse_kms_key_id",
     "unsigned_payload",
 )
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _SECRETS: Final = ("secret_access_key", "session_token")
 _RETRIES: Final = 1000
 """More than there can be in `busy_s`, which decides."""
@@ -51,7 +52,7 @@ def bucket_at(address: Address, *, busy_s: float, timeout_s: float) -> Bucket:
             address.hosts,
             prefix=address.path.strip("/") or None,
             config=_config(address),
-            client_options={"allow_http": _is_plain(address), "timeout": timedelta(seconds=timeout_s)},
+            client_options=_client(address, timeout_s=timeout_s),
             retry_config={
                 "max_retries": _RETRIES,
                 "retry_timeout": timedelta(seconds=busy_s),
@@ -63,8 +64,11 @@ def bucket_at(address: Address, *, busy_s: float, timeout_s: float) -> Bucket:
     return Bucket(driver, url=address.shown, hidden=address.hidden)
 
 
-def _is_plain(address: Address) -> bool:
-    return dict(address.options).get("endpoint", "").startswith("http://")
+def _client(address: Address, *, timeout_s: float) -> Any:
+    """How the driver speaks: without TLS only if the address says so, here or in the driver's own variables."""
+    found = [dict(address.options).get("endpoint"), *map(os.environ.get, _ENDPOINTS)]
+    is_plain = next(filter(None, found), "").startswith("http://")
+    return {"timeout": timedelta(seconds=timeout_s), **({"allow_http": True} if is_plain else {})}
 
 
 def _config(address: Address) -> Any:

@@ -385,9 +385,12 @@ class S3Store(Store):
         return self._merging.give_back(bytes_max=bytes_max)
 
     def purge(self, session: str) -> None:
-        """See `Store.purge`. An amendment has put anew what it changed; this removes what a crash left of the old."""
+        """See `Store.purge`. An amendment has put anew what it changed; this does so with replaced names of points.
+
+        And it removes what a crash has left over.
+        """
         self._check()
-        self._heads.of(session)
+        self._changed(session, lambda state, number, changing: changing.tidied(state, change=number))
         self._merging.clean(session)
 
     def health(self, *, deep: bool) -> Health:

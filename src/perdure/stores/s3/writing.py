@@ -93,15 +93,28 @@ class Changing:
         """The session with what an amendment changes of what is there; each part that has some of it is put anew."""
         parts = []
         for part in state.parts:
-            index = self._shelf.index(state, part).rows
-            if not _has(index, what):
-                parts.append(part)
-                continue
-            rows = _without(self._shelf.rows(state, part), what)
-            parts.append(self._shelf.put_rows(self._key, rows, change=change))
-            self._put.append(parts[-1].name)
-            self.gone.append(part.name)
+            is_same = not _has(self._shelf.index(state, part).rows, what)
+            parts.append(part if is_same else self._anew(state, part, what, change=change))
         return replace(state, parts=tuple(parts), tail=_without(state.tail, what))
+
+    def tidied(self, state: State, *, change: int) -> State | None:
+        """The session without the rows of points that a later part replaces; None if there are none."""
+        parts: list[Part] = []
+        newer = {point.seq for point in state.tail.points}
+        for part in reversed(state.parts):
+            own = {point.seq for point in self._shelf.index(state, part).rows.points}
+            over = Change(points=tuple(own & newer))
+            parts.insert(0, self._anew(state, part, over, change=change) if over.points else part)
+            newer |= own
+        return None if tuple(parts) == state.parts else replace(state, parts=tuple(parts))
+
+    def _anew(self, state: State, part: Part, what: Change, *, change: int) -> Part:
+        """The part that takes the place of this one."""
+        rows = _without(self._shelf.rows(state, part), what)
+        put = self._shelf.put_rows(self._key, rows, change=change)
+        self._put.append(put.name)
+        self.gone.append(part.name)
+        return put
 
     def done(self, state: State) -> None:
         """Takes away what the session does not need now that it is so."""
