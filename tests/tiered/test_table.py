@@ -19,12 +19,15 @@ from tests.tiered.world import (
     cut_off,
     dump,
     evict,
+    freeze_only,
     go_stale,
     kill,
     lose,
     open_only,
+    read,
     run,
     steal,
+    take_only,
 )
 
 EXAMPLES = 5000 if os.environ.get("PERDURE_STORM") == "full" else 150
@@ -65,6 +68,14 @@ def test_what_happens_to_hot_and_then_to_its_owner(
 ) -> None:
     for when in range(1, len(POINTS) + 1):
         happens((1, dump), (when, first), (when, then))
+
+
+@pytest.mark.parametrize("last", [freeze_only, kill, lose, read], ids=lambda one: one.__name__)
+def test_an_owner_is_replaced_and_his_successor_interrupted(last: Callable[[World], None]) -> None:
+    for when in range(1, len(POINTS) + 1):
+        for first in (steal, open_only, take_only):
+            happens((when, first), (when, last))
+            happens((when, first), (when, freeze_only), (when, last))
 
 
 @given(st.data())

@@ -17,6 +17,7 @@ from perdure.errors import PerdureError
 from perdure.log import GENESIS, verified
 from perdure.stores import Base, Batch, Change
 from perdure.stores.tiered import TieredStore
+from perdure.stores.tiered.carrying import freeze
 from tests.tiered.bench import Owner, Place, bodies, next_record, tiered
 
 _NAMES: Final = count()
@@ -89,6 +90,11 @@ def open_only(world: World) -> None:
     other.open()
 
 
+def freeze_only(world: World) -> None:
+    """Somebody is about to take the session, has frozen hot, and dies."""
+    freeze(world.store()._tiers, "s")
+
+
 def steal_from_cold(world: World) -> None:
     """Another owner takes the session, without hot."""
     other = Owner(world.cold(), name=f"cold {len(world.owners)}")
@@ -155,7 +161,22 @@ def kill(world: World) -> None:
 
 
 HAPPENINGS: Final[tuple[Callable[[World], None], ...]] = (
-    *(steal, open_only, take_only, steal_from_cold, fork, read, evict, amend, lose, dump, go_stale, cut_off, kill),
+    *(
+        steal,
+        open_only,
+        take_only,
+        freeze_only,
+        steal_from_cold,
+        fork,
+        read,
+        evict,
+        amend,
+        lose,
+        dump,
+        go_stale,
+        cut_off,
+        kill,
+    ),
 )
 
 

@@ -86,7 +86,11 @@ def settle(tiers: Tiers, session: str) -> str:
     if freeze(tiers, session) is None:
         return ""
     view = carry(tiers, session)
-    return "" if view.copy is None or _is_beginning(tiers, view) else _leave(tiers, view)
+    if view.copy is None or _is_beginning(tiers, view):
+        return ""
+    if view.copy.head.seq > view.cold.seq and tiers.goes_on_from(view.cold):
+        return ""  # it may be about to be carried over by who has just claimed the session
+    return _leave(tiers, view)
 
 
 def _is_beginning(tiers: Tiers, view: View) -> bool:
@@ -119,18 +123,24 @@ def _drop(tiers: Tiers, copy: Copy) -> None:
 
 
 def take(tiers: Tiers, cold: Head, *, epoch: int, last: Record | None) -> int | None:
-    """Makes hot's copy one that takes our appends, where cold ends. By which number; None if another writer has it.
+    """Makes hot's copy one that takes our appends, where cold ends. By which number; None if it is not ours to take.
+
+    That is one that another writer of our epoch has, or anyone of a later one, frozen or not: what `cold` said may be
+    over by now, and what they were acknowledged is for the next opener to carry over. One of an earlier epoch is ours:
+    what counted of it was carried over before our epoch began.
 
     Whoever took it writes to cold once more before hot acknowledges: that proves that nobody opened the session before
     the copy was there, and who opens it later freezes it first. `last` is the record that cold ends with, if known.
     """
     copy = tiers.hot.copy(cold.session)
-    if copy is not None and not copy.is_frozen and copy.epoch >= epoch:
+    if copy is not None and _is_anothers(copy, cold, epoch):
         return None
     lease = Lease(cold.session, new_number(), "taken", epoch)
     try:
         if copy is not None:
             copy = freeze(tiers, cold.session)
+        if copy is not None and _is_anothers(copy, cold, epoch):
+            return None
         if copy is not None and not _is_beginning(tiers, View(cold, copy)):
             _leave(tiers, View(cold, copy))
         elif copy is not None and copy.head.seq >= max(seam_of(cold.bases), cold.seq - _CATCH_UP_MAX):
@@ -142,6 +152,12 @@ def take(tiers: Tiers, cold: Head, *, epoch: int, last: Record | None) -> int | 
     except (ConflictError, FencedError, HeldError, SessionError):
         return None  # somebody else is at it
     return lease.epoch
+
+
+def _is_anothers(copy: Copy, cold: Head, epoch: int) -> bool:
+    if copy.epoch == epoch:
+        return not copy.is_frozen or copy.head.seq > cold.seq
+    return copy.epoch > epoch
 
 
 def _bring_up(tiers: Tiers, copy: Copy, cold: Head, lease: Lease) -> None:
