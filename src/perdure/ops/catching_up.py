@@ -28,7 +28,7 @@ from perdure.stores.conditions import incarnation_of
 from perdure.stores.contract import Batch, Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from perdure.log.entry import Entry
     from perdure.log.record import Record
@@ -48,6 +48,7 @@ class _Copy:
     end: Summary
     reader: Reader
     moved_bytes: int = 0
+    freed: bool = False
     known: set[bytes] = field(default_factory=set)
     arrived: list[Item] = field(default_factory=list)
 
@@ -56,9 +57,10 @@ class _Copy:
         return self.head.session
 
 
-def caught_up(holder: Holder, source: Store, session: str) -> Moved:
+def caught_up(holder: Holder, source: Store, session: str, *, kin: Collection[str]) -> Moved:
     """Brings a copy up to where the session is at this moment; durable on return.
 
+    `kin` are the sessions of its family there; if there are others by now it is a `ConflictError` where that matters.
     Records 0: it was. Raises `SessionExistsError` when the copy is none, or has been gone on with; `HeldError` when
     somebody has it, `ConflictError` when something was dropped meanwhile: then do it again; `DamageError`.
     """
@@ -70,15 +72,12 @@ def caught_up(holder: Holder, source: Store, session: str) -> Moved:
     if there.seq < head.seq:
         holder.keeper.give_back()
         try:
-            _go_on(holder, copy)
+            _go_on(holder, copy, kin)
         except StoreFailedError:
             holder.keeper.disown(session, owner=holder.owner)
             raise
-    else:
-        _free(copy.target, session)
-    for item in waiting:
-        copy.target.send(session, item.content, mark=mark_of(item))
-    return Moved(session, head.seq - there.seq, copy.moved_bytes)
+    still(holder.store, session, waiting=waiting)
+    return Moved(session, head.seq - there.seq, copy.moved_bytes, freed=copy.freed)
 
 
 def _check_same(copy: _Copy) -> None:
@@ -103,7 +102,7 @@ def _told_of(record: Record) -> tuple[int, str, int, bytes]:
     return record.epoch, record.kind, record.time_us, body_digest(record.body)
 
 
-def _go_on(holder: Holder, copy: _Copy) -> None:
+def _go_on(holder: Holder, copy: _Copy, kin: Collection[str]) -> None:
     copy.known = set(copy.target.chunk_sizes(copy.session))
     copy.arrived = copy.target.inbox(copy.session)
     lease = _taken(holder, copy)
@@ -111,13 +110,14 @@ def _go_on(holder: Holder, copy: _Copy) -> None:
         faults.reach("copy.taken")
         amended = [e for e in copy.reader.marked(dropped.MARK) if copy.there.seq < e.seq <= copy.head.seq]
         if amended:
-            _amend(copy, lease, amended)
+            _amend(copy, lease, amended, kin)
         else:
             _append(copy, lease)
     finally:
         copy.target.release(lease)
     if amended:
-        forget(copy.target, copy.session)
+        forget(copy.target, copy.session, kin)
+        copy.freed = True
 
 
 def _taken(holder: Holder, copy: _Copy) -> Lease:
@@ -131,11 +131,16 @@ def _taken(holder: Holder, copy: _Copy) -> Lease:
     return lease
 
 
-def _free(store: Store, session: str) -> None:
-    """Whoever brought it here before may have been killed before he gave it back."""
-    lease = store.lease(session)
+def still(target: Store, session: str, *, waiting: list[Item]) -> None:
+    """Brings what waits in the inbox of a session to a copy that has all of its log.
+
+    Whoever brought that may have been killed before he gave it back.
+    """
+    lease = target.lease(session)
     if lease.owner and is_dead(lease.owner):
-        store.release(lease)
+        target.release(lease)
+    for item in waiting:
+        target.send(session, item.content, mark=mark_of(item))
 
 
 def _records(copy: _Copy) -> Iterator[tuple[Record, Entry, dict[bytes, bytes]]]:
@@ -232,7 +237,7 @@ def _is_taken(sent: items.Sent, entry: Entry) -> bool:
     return entry.kind == "settled" and (sent.what, sent.asked) == (items.SETTLE, entry["started"])
 
 
-def _amend(copy: _Copy, lease: Lease, amended: list[Entry]) -> None:
+def _amend(copy: _Copy, lease: Lease, amended: list[Entry], kin: Collection[str]) -> None:
     """What is missing, and the changes to what is there, in one transaction: half of it would be damage."""
     pending = _Pending()
     for record, entry, chunks in _records(copy):
@@ -243,7 +248,6 @@ def _amend(copy: _Copy, lease: Lease, amended: list[Entry]) -> None:
         copy.target.put_chunks(copy.session, portion, epoch=lease.epoch)
     pending.chunks = {}
     batch, change = _difference(copy, pending.batch(copy, copy.end), bodies)
-    kin = [head.session for head in copy.target.heads() if head.family == copy.there.family]
     faults.reach("copy.part")
     copy.target.amend(copy.session, batch, change, seen=lease, head=copy.there.seq, family=kin)
 
@@ -299,8 +303,11 @@ def _check_amended(copy: _Copy) -> None:
         raise ConflictError(f"{copy.session}: some of it was dropped meanwhile; do it again")
 
 
-def forget(store: Store, session: str) -> None:
-    """What was dropped or replaced goes from a copy, too: chunks that nothing needs, what the place keeps of bodies."""
-    family = store.head(session).family
-    sweep(store, [head.session for head in store.heads() if head.family == family])
-    store.purge(session)
+def forget(store: Store, session: str, kin: Collection[str]) -> None:
+    """What was dropped or replaced goes from a copy, too: chunks that nothing needs, what the place keeps of bodies.
+
+    `kin` are the sessions of its family. Its space is still to be given back.
+    """
+    sweep(store, [*kin], give_back=False)
+    if any(entry.body.get("replaced") for entry in Reader(store, session).marked(dropped.MARK)):
+        store.purge(session)

@@ -110,7 +110,7 @@ def collected(
             break
         again = _family(store, families[place], LEAST, pins, only=None, how=how)
         done[place] = again if dry_run else _both(done[place], again)
-    given = 0 if dry_run else max(_give_back(store), (used or 0) - (store.health(deep=False).used or 0))
+    given = 0 if dry_run else max(given_back(store), (used or 0) - (store.health(deep=False).used or 0))
     stored = sum(one.left_bytes for one in done) if bounded else None
     return GcReport(
         dry_run,
@@ -141,10 +141,10 @@ def _added(first: Collected | None, then: Collected) -> Collected:
     )
 
 
-def sweep(store: Store, family: list[str]) -> tuple[int, str]:
+def sweep(store: Store, family: list[str], *, give_back: bool = True) -> tuple[int, str]:
     """Removes only the chunks that nothing needs, of the family of these sessions: how many bytes.
 
-    Or why not: somebody holds one of them, or it is damaged.
+    Or why not: somebody holds one of them, or it is damaged. Whoever sweeps many gives their space back at the end.
     """
     known = []
     for session in family:
@@ -153,7 +153,8 @@ def sweep(store: Store, family: list[str]) -> tuple[int, str]:
             return 0, f"{session}: {why}"
         known.append(planned)
     went = _swept(store, known, only=None, how=_How(dry_run=False))
-    _give_back(store)
+    if give_back:
+        given_back(store)
     return sum(went.values()), ""
 
 
@@ -301,7 +302,7 @@ def _portions(sizes: dict[bytes, int]) -> Iterable[list[bytes]]:
         yield portion
 
 
-def _give_back(store: Store) -> int:
+def given_back(store: Store) -> int:
     """Gives what is free back to the file system, in steps. How many bytes that were."""
     left = store.give_back(bytes_max=1)
     given = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from perdure import clock
 from perdure.errors import DamageError, HasForksError, HeldError, SessionErasedError, SessionUnknownError
-from perdure.ops.erasure import By, erase
+from perdure.ops.erasure import By, check_free, remember, swept
 from perdure.ops.gone import Deleted
 from perdure.ops.sizes import size_of
 from perdure.session.keeping.lease import is_held
@@ -43,22 +43,37 @@ def delete(store: Store, ended_s: float, *, dry_run: bool, between: Callable[[],
 
     Killed anywhere, it is just done again.
     """
-    gone = []
-    for session in ended(store, ended_s):
+    gone: list[Deleted] = []
+    families: dict[str, list[Head]] = defaultdict(list)
+    for head in ended(store, ended_s):
         between()
-        size, why = size_of(store, session), ""
+        size, why = size_of(store, head.session), ""
         if not dry_run:
             try:
-                erase(store, session, family=False, by=BY)
+                check_free(store, head.session)
+                remember(store, head.session, BY)
+                store.delete(head.session)
+                families[head.family].append(head)
             except (HeldError, HasForksError) as error:
                 why = str(error)
             except (SessionErasedError, SessionUnknownError):
                 continue
-        gone.append(Deleted(session, size, why))
+        gone.append(Deleted(head.session, size, why))
+    _sweep(store, families, between=between)
     return tuple(gone)
 
 
-def ended(store: Store, ended_s: float) -> list[str]:
+def _sweep(store: Store, gone: dict[str, list[Head]], *, between: Callable[[], None]) -> None:
+    """Removes what only the erased sessions needed, where others of their families stay."""
+    kin: dict[str, list[str]] = defaultdict(list)
+    for head in store.heads() if gone else ():
+        kin[head.family].append(head.session)
+    for family, erased in gone.items():
+        between()
+        swept(store, erased[-1], kin[family])
+
+
+def ended(store: Store, ended_s: float) -> list[Head]:
     """The sessions that were over for longer, in the order in which they can be erased."""
     judged = _judged(store, before_us=clock.now_us() - int(ended_s * 1e6))
     trees: dict[str, list[_Session]] = defaultdict(list)
@@ -77,7 +92,7 @@ def ended(store: Store, ended_s: float) -> list[str]:
     ):
         staying |= more
     going = [one.head for one in judged.values() if one.root not in staying]
-    return [head.session for head in sorted(going, key=lambda head: (-len(head.bases), -head.session.count("/")))]
+    return sorted(going, key=lambda head: (-len(head.bases), -head.session.count("/")))
 
 
 def _judged(store: Store, *, before_us: int) -> dict[str, _Session]:

@@ -63,9 +63,16 @@ def erase(store: Store, session: str, *, family: bool, by: By = NOBODY) -> Erase
     gone = erasable(store, session, family=family)
     for one in gone:
         if one in there:
-            note(store, ERASED, {"topic": ERASED, "digest": digest_of(one), "by": by.who, "reason": by.why})
+            remember(store, one, by)
         store.delete(one)
-    return Erased(gone, "" if mine is None else _sweep(store, mine))
+    if mine is None:
+        return Erased(gone)
+    return Erased(gone, swept(store, mine, [head.session for head in store.heads() if head.family == mine.family]))
+
+
+def remember(store: Store, session: str, by: By) -> None:
+    """Notes that a session is about to be erased."""
+    note(store, ERASED, {"topic": ERASED, "digest": digest_of(session), "by": by.who, "reason": by.why})
 
 
 def erasures(store: Store) -> list[Erasure]:
@@ -98,7 +105,7 @@ def erasable(store: Store, session: str, *, family: bool) -> tuple[str, ...]:
     gone = (*(head.session for head in forks), session)
     for one in gone:
         if any(head.session == one for head in heads):
-            _check_free(store, one)
+            check_free(store, one)
     return gone
 
 
@@ -108,7 +115,8 @@ def _forks(heads: list[Head], session: str) -> list[Head]:
     return sorted(found, key=lambda head: -len(head.bases))
 
 
-def _check_free(store: Store, session: str) -> None:
+def check_free(store: Store, session: str) -> None:
+    """Raises `HeldError` while somebody has the session."""
     lease = store.lease(session)
     if is_held(store, lease):
         raise HeldError(
@@ -117,9 +125,8 @@ def _check_free(store: Store, session: str) -> None:
         )
 
 
-def _sweep(store: Store, gone: Head) -> str:
-    """Removes what only the erased session needed of the chunks of its family."""
-    kin = [head.session for head in store.heads() if head.family == gone.family]
+def swept(store: Store, gone: Head, kin: list[str]) -> str:
+    """Removes what only the erased session needed of the chunks of its family, or says why it may still be there."""
     if not kin:
         return ""
     _, why = sweep(store, kin)

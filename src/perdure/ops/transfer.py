@@ -74,7 +74,7 @@ class Moved:
 
     `also` are the sessions that came with it and were not there: those that it started, those of the keys of the whole
     store that it used, and those that a fork goes on from, if need be only up to its place. `left` are the sessions
-    that it started and that were left behind.
+    that it started and that were left behind. `freed`: something was dropped there, and its space can be given back.
     """
 
     session: str
@@ -82,6 +82,7 @@ class Moved:
     stored_bytes: int
     also: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    freed: bool = False
 
 
 def size(item: Item) -> int:
