@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from perdure.errors import FormatNewerError, LimitError, StoreFailedError, StoreUrlError
+from perdure.errors import ConflictError, FormatNewerError, LimitError, StoreFailedError, StoreUrlError
 from perdure.log import stub
 from perdure.stores import Batch, Change, Point, open_store, sql
 from perdure.stores.address import Address
@@ -215,6 +215,31 @@ def test_a_tail_that_is_missing_is_a_problem(server, admin) -> None:
         admin.execute(plain("DELETE FROM {s}.records WHERE seq = 2", url.rpartition("=")[2]).encode())
         assert store.health(deep=False).problems == ()
         assert store.health(deep=True).problems == ("s: its head says 2, its last record is 1",)
+
+
+def test_a_writer_finds_out_that_the_place_was_taken_back(server, admin) -> None:
+    """As by a failover to a standby that has not all: the log is shorter, and somebody may have gone on from there."""
+    url = server.fresh_url()
+    with open_store(url) as store, open_store(url) as other:
+        log = Log(store)
+        log.append(b"1")
+        log.append(b"2")
+        older = "UPDATE {s}.sessions SET seq = 1, chain = (SELECT chain FROM {s}.records WHERE seq = 1)"
+        for statement in (older, "DELETE FROM {s}.records WHERE seq = 2"):
+            admin.execute(plain(statement, url.rpartition("=")[2]).encode())
+        with pytest.raises(ConflictError, match="ends at 1"):
+            log.append(b"3")
+        other.append("s", Batch(records_after(log.records[:1], "s", (b"another 2",), kind="note")), epoch=1, head=1)
+        for write in (store.append, lambda *a, **k: store.submit(*a, **k).result()):
+            with pytest.raises(ConflictError, match="record 2 is not the one"):
+                write("s", Batch(log.next(b"3")), epoch=1, head=2)
+        assert [record.body for record in store.read("s")] == [b"1", b"another 2"]
+        known = list(store.read("s"))
+        held = store.open(
+            "s", Batch(records_after(known, "s", (b"3",), kind="note")), owner="me", seen=store.lease("s")
+        )
+        known = list(store.read("s"))
+        store.append("s", Batch(records_after(known, "s", (b"4",), kind="note")), epoch=held.lease.epoch, head=3)
 
 
 # ------------------------------------------------------------------------------------------------- round trips, sizes

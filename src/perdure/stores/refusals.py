@@ -71,6 +71,14 @@ def conflict(session: str, *, head: int, expected: int) -> ConflictError:
     return ConflictError(f"{session}: the log ends at {head}, not at {expected}; read on from there")
 
 
+def other_record(session: str, *, seq: int) -> ConflictError:
+    """For a writer who goes on from a record that is another one by now."""
+    return ConflictError(
+        f"{session}: record {seq} is not the one that was written here: the place was taken back to an older state, "
+        "and somebody else has written since; open the session again"
+    )
+
+
 def held_by(newest: Lease) -> HeldError:
     """For a writer without a lease, when somebody has one."""
     return HeldError(f"{newest.session}: {newest.owner} holds it in epoch {newest.epoch}; write when it is given back")

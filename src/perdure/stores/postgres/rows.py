@@ -32,6 +32,8 @@ class Row(NamedTuple):
     seam: int
     """The last record that it has from its base."""
 
+    chain: bytes
+
 
 def digest_of(session: str) -> bytes:
     """What a session is found by. Raises `SessionIdError`."""
@@ -49,12 +51,12 @@ def find(connection: Connection, sql: Statements, session: str, *, locked: bool 
     found = connection.rows(statement, digest=digest_of(session))
     if not found:
         return None
-    number, name, family, epoch, owner, counter, seq, sent, seam = found[0]
+    number, name, family, epoch, owner, counter, seq, sent, seam, chain = found[0]
     if name is None:
         raise refusals.erased(session)
     if name != session.encode():
         raise DamageError(f"{session}: its row has another id")
-    return Row(number, family, Lease(session, epoch, text(owner), counter), seq, sent, seam or 0)
+    return Row(number, family, Lease(session, epoch, text(owner), counter), seq, sent, seam or 0, chain)
 
 
 def absent(connection: Connection, sql: Statements, session: str, *, url: str) -> PerdureError:

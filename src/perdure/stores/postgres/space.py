@@ -7,6 +7,7 @@ done to tables up to a size, and a larger one is left to VACUUM. It must not kno
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -40,6 +41,9 @@ class Space:
     def __init__(self, server: Server, sql: Statements, *, rewritten_bytes: int) -> None:
         self._server, self._sql, self._rewritten_bytes = server, sql, rewritten_bytes
         self._touched: set[str] = set()
+        self._lock = threading.Lock()
+        self._waiting: dict[str, int] = {}
+        """Tables that this round of giving back has not come to; what the server counts meanwhile is for the next."""
 
     def touch(self, tables: Iterable[str], *, session: int, family: bytes) -> set[str]:
         """Notes that rows of this session are dead in these tables. The tables, or those partitions of them."""
@@ -70,19 +74,22 @@ class Space:
     def give_back(self, *, bytes_max: int) -> int:
         """See `Store.give_back`: one table at a time, whose rows may be read and written meanwhile."""
         del bytes_max
-        self._server.use(lambda connection: connection.rows(self._sql["forget_commits"]))
-        waiting = {name: size for name, size in self._dead().items() if size}
-        if not waiting:
-            return 0
         sizes = {name: size for name, size, *_ in self._tables()}
-        name = max(waiting, key=lambda name: waiting[name])
-        is_small = sizes.get(name, 0) <= min(_AT_ONCE_BYTES, self._rewritten_bytes)
-        worth_it = is_small and (name in self._touched or waiting[name] > sizes[name] // 4)
-        if worth_it:
+        with self._lock:
+            if not self._waiting:
+                self._server.use(lambda connection: connection.rows(self._sql["forget_commits"]))
+                self._waiting = {name: size for name, size in self._dead().items() if size}
+            if not self._waiting:
+                return 0
+            name = max(self._waiting, key=lambda name: self._waiting[name])
+            dead = self._waiting.pop(name)
+            left = sum(self._waiting.values())
+        is_small = sizes[name] <= min(_AT_ONCE_BYTES, self._rewritten_bytes)
+        if is_small and (name in self._touched or dead > sizes[name] // 4):
             self._rewrite(name, patience_s=0)
         self._vacuum(name)  # after a rewriting, too: it is what counts the dead rows anew
         self._touched.discard(name)
-        return sum(waiting.values()) - waiting[name]
+        return left
 
     def health(self, *, deep: bool) -> Health:
         """See `Store.health`."""

@@ -33,6 +33,7 @@ from perdure.stores.postgres.space import Space
 from perdure.stores.postgres.statements import Statements
 from perdure.stores.postgres.writers import Writers
 from perdure.stores.postgres.writing import Append, Asked, Claim, Create, PutChunks, portions
+from perdure.stores.tails import Tails
 
 _RENEWED_AT_ONCE: Final = 200
 """Leases in one statement."""
@@ -41,6 +42,10 @@ _RENEWED_AT_ONCE: Final = 200
 def open_url(address: Address) -> PostgresStore:
     """The store of "postgresql:…"."""
     return PostgresStore(address)
+
+
+def _failed(done: Future[int]) -> bool:
+    return done.cancelled() or done.exception() is not None
 
 
 class PostgresStore(Store):
@@ -64,6 +69,7 @@ class PostgresStore(Store):
         self._delivery = Delivery(self._server, self._sql, lend=self._server.lent, channel=self._channel)
         self._reader = Reader(self._server, self._sql)
         self._keeper = Keeper(self._server, self._sql, channel=self._channel)
+        self._tails = Tails()
         self._space = Space(self._server, self._sql, rewritten_bytes=own.rewritten_bytes)
         self._listener = Listener(self._server, self._sql, channel=self._channel)
         try:
@@ -98,7 +104,9 @@ class PostgresStore(Store):
             asked: Asked = Create(session, batch, owner, session)
         else:
             asked = Claim(session, batch, owner, seen, head)
-        return self._delivery.one(asked)  # type: ignore[no-any-return]
+        held: Held = self._delivery.one(asked)
+        self._tails.move(session, batch)
+        return held
 
     def renew(self, lease: Lease) -> Lease:
         """See `Store.renew`."""
@@ -140,16 +148,20 @@ class PostgresStore(Store):
 
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
-        return self._writers.write(self._asked(session, batch, epoch=epoch, head=head))
+        sent = self._writers.write(self._asked(session, batch, epoch=epoch, head=head))
+        self._tails.move(session, batch)
+        return sent
 
     def submit(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> Future[int]:
         """See `Store.submit`."""
-        return self._writers.submit(self._asked(session, batch, epoch=epoch, head=head))
+        future = self._writers.submit(self._asked(session, batch, epoch=epoch, head=head))
+        future.add_done_callback(lambda done: None if _failed(done) else self._tails.move(session, batch))
+        return future
 
-    @staticmethod
-    def _asked(session: str, batch: Batch, *, epoch: int | None, head: int) -> Append:
+    def _asked(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> Append:
         check_batch(session, batch, head=head)
-        return Append(check_session_id(session), batch, epoch, head)
+        known = b"" if epoch is None else self._tails.at(session, head)  # without a lease one has just looked
+        return Append(check_session_id(session), batch, epoch, head, known)
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`."""

@@ -112,10 +112,15 @@ class Asked(ABC):
 
 @dataclass(eq=False)
 class Append(Asked):
-    """A batch of whoever holds the session; with `epoch` None of one who needs nobody to hold it."""
+    """A batch of whoever holds the session; with `epoch` None of one who needs nobody to hold it.
+
+    `known` is the digest of the record that it goes on from, empty if that is not known: a server that has lost what it
+    acknowledged may have another one there.
+    """
 
     epoch: int | None
     at: int
+    known: bytes = b""
     head: ClassVar[str] = "append"
     point = "append.inside"
 
@@ -131,6 +136,8 @@ class Append(Asked):
         check_incarnation(self.session, self.batch, newest=row.lease.epoch)
         if row.seq != self.at:
             raise refusals.conflict(self.session, head=row.seq, expected=self.at)
+        if self.known and row.chain != self.known:
+            raise refusals.other_record(self.session, seq=self.at)
 
     def is_ours(self, row: Row | None, connection: Connection, sql: Statements) -> bool:
         """See `Asked.is_ours`. One without records is done again: that does no harm, unless it takes items."""
@@ -321,6 +328,7 @@ def _appends(some: Iterable[Any]) -> dict[str, Any]:
     return {
         "a_n": _flat(rows),
         "a_digest": Blobs(one.digest for one in some),
+        "a_known": Blobs(one.known for one in some),
         "a_chain": Blobs(one.chain for one in some),
         "a_summary": Blobs(one.batch.summary for one in some),
     }

@@ -34,9 +34,9 @@ from perdure.stores.redis.link import Link
 from perdure.stores.redis.listener import Listener
 from perdure.stores.redis.scripts import Call, Word
 from perdure.stores.redis.settings import VERSION_MIN
-from perdure.stores.redis.tails import Tails
 from perdure.stores.redis.target import Target
 from perdure.stores.redis.verdicts import Asked, IncarnationOverError
+from perdure.stores.tails import Tails
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ WITH RECURSIVE up (number, id, depth, head, last, base, base_seq) AS (
 )
 
 -- name: session
-SELECT number, id, family, epoch, owner, counter, seq, sent, base_seq FROM {s}.sessions WHERE digest = %(digest)s
+SELECT number, id, family, epoch, owner, counter, seq, sent, base_seq, chain FROM {s}.sessions WHERE digest = %(digest)s
 
 -- name: session_locked
-SELECT number, id, family, epoch, owner, counter, seq, sent, base_seq FROM {s}.sessions WHERE digest = %(digest)s
+SELECT number, id, family, epoch, owner, counter, seq, sent, base_seq, chain FROM {s}.sessions WHERE digest = %(digest)s
 FOR UPDATE
 
 -- name: still
@@ -112,10 +112,10 @@ WITH head AS (
     UPDATE {s}.sessions s SET seq = (%(a_n)s::int8[])[4 * a.place - 1], tick = nextval('{s}.ticks'),
         chain = CASE a.chain WHEN '' THEN s.chain ELSE a.chain END,
         summary = CASE a.summary WHEN '' THEN s.summary ELSE a.summary END
-    FROM unnest(%(a_digest)s::bytea[], %(a_chain)s::bytea[], %(a_summary)s::bytea[])
-        WITH ORDINALITY AS a (digest, chain, summary, place)
+    FROM unnest(%(a_digest)s::bytea[], %(a_known)s::bytea[], %(a_chain)s::bytea[], %(a_summary)s::bytea[])
+        WITH ORDINALITY AS a (digest, known, chain, summary, place)
     WHERE s.digest = a.digest AND s.id IS NOT NULL AND s.seq = (%(a_n)s::int8[])[4 * a.place - 2]
-        AND s.epoch >> 32 <= (%(a_n)s::int8[])[4 * a.place] >> 32
+        AND (a.known = '' OR s.chain = a.known) AND s.epoch >> 32 <= (%(a_n)s::int8[])[4 * a.place] >> 32
         AND CASE (%(a_n)s::int8[])[4 * a.place - 3] WHEN -1 THEN s.owner = ''
             ELSE s.epoch = (%(a_n)s::int8[])[4 * a.place - 3] AND s.owner <> '' END
     RETURNING a.place, s.number, s.digest, s.family, s.epoch, s.sent, s.watched
