@@ -70,7 +70,6 @@ class Reader(Store):
     def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
         """See `Store.read_at`."""
         wanted, found = list(seqs), []
-        self._ask("lease", session)
         for seq, (owner, stored) in self._in_turn("read_at", session, wanted):
             if stored is None:
                 raise refusals.missing_record(session, seq=seq)
@@ -114,7 +113,6 @@ class Reader(Store):
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
         """See `Store.chunks`."""
         kept, wanted = {}, list(digests)
-        self._ask("lease", session)
         for digest, content in self._in_turn("chunks", session, wanted):
             if content is None:
                 raise refusals.missing_chunk(session, digest=digest)
@@ -175,12 +173,12 @@ class Reader(Store):
                     yield mark, seq
 
     def _in_turn(self, name: str, session: str, wanted: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-        """What is asked for, each with what is there, some at a time."""
+        """What is asked for, each with what is there, some at a time. It looks at the session, whatever is asked."""
         place = 0
-        while place < len(wanted):
+        while place < len(wanted) or not place:
             told = self._ask(name, session, _READ_BYTES, *wanted[place : place + _READ_COUNT])
             yield from zip(wanted[place:], told, strict=False)
-            place += len(told)
+            place += len(told) or 1
 
     def _page(self, session: str, after: int, upto: int | None) -> tuple[int, list[Callable[[], Record]], int]:
         """Where to end, some of the next records, each read when it is its turn, and the last place looked at."""
