@@ -47,11 +47,10 @@ class UnsureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object as it was read, with what a condition on it needs, and when the server says that it was put."""
+    """An object as it was read, with what a condition on it needs."""
 
     content: bytes
     etag: str
-    modified: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class Bucket:
                 return None
             except exceptions.NotModifiedError:
                 return SAME
-            return Found(content, result.meta["e_tag"] or "", result.meta["last_modified"])
+            return Found(content, result.meta["e_tag"] or "")
 
     def read(self, key: str) -> bytes | None:
         """The object's bytes; None if there is none."""

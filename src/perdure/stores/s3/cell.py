@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from hashlib import sha256
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -50,7 +49,6 @@ class Seen(Generic[T]):
     version: int = 0
     etag: str | None = None
     ids: tuple[bytes, ...] = ()
-    modified: datetime | None = None
 
 
 class Cell(Generic[T]):
@@ -182,4 +180,4 @@ class Cell(Generic[T]):
             value = self._codec.decoded(rest[ids_end:])
         except (ValueError, TypeError, IndexError) as error:
             raise DamageError(f"{self._bucket.url}: {self._key} is not what was written: {error}") from error
-        return Seen(value, int.from_bytes(rest[:8], "big"), found.etag, ids, found.modified)
+        return Seen(value, int.from_bytes(rest[:8], "big"), found.etag, ids)

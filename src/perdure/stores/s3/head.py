@@ -7,7 +7,7 @@ deleted has a tombstone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import ormsgpack
@@ -169,9 +169,3 @@ def _state(told: list[Any], *, key: str, tail: Rows) -> State:
         tuple(Part(*part) for part in parts),
         tuple(Kept(*item) for item in items),
     )
-
-
-def released(state: State) -> State:
-    """The same, held by nobody."""
-    lease = state.lease
-    return replace(state, lease=Lease(lease.session, lease.epoch, "", lease.counter + 1))

@@ -20,9 +20,6 @@ IDS: Final = "ids"
 PARTS: Final = "parts"
 FAMILIES: Final = "families"
 
-FOLDERS: Final = frozenset({MARK, INCARNATION, ENVELOPE, CLOCK, TRIAL, HEADS, IDS, PARTS, FAMILIES})
-"""What may be under the prefix of a store."""
-
 _NAME_BYTES_MAX: Final = 400
 _CUT_BYTES: Final = 240
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
