@@ -86,6 +86,11 @@ def hot_loses_and_nobody_writes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(behind.Behind, "_slowly", slowly)
 
 
+def any_copy_is_taken(patch: pytest.MonkeyPatch) -> None:
+    """An owner takes the copy that it finds, of whatever epoch."""
+    patch.setattr(carrying, "_is_anothers", lambda copy, cold, epoch: False)
+
+
 CONTROLS: Final[tuple[Control, ...]] = (
     nothing_is_frozen,
     nothing_is_proved,
@@ -95,4 +100,5 @@ CONTROLS: Final[tuple[Control, ...]] = (
     hot_is_forgotten_while_it_waits,
     forks_do_not_wait,
     hot_loses_and_nobody_writes,
+    any_copy_is_taken,
 )

@@ -30,7 +30,7 @@ from tests.tiered.world import (
     take_only,
 )
 
-EXAMPLES = 5000 if os.environ.get("PERDURE_STORM") == "full" else 150
+EXAMPLES = 2000 if os.environ.get("PERDURE_STORM") == "full" else 150
 POINTS = run(World(), ())
 """The instants of undisturbed work."""
 
@@ -94,6 +94,8 @@ def test_the_table_finds_two_tiers_that_are_wrong(control: Control, monkeypatch:
 
 
 def everything_happens() -> None:
+    for when in range(1, len(POINTS) + 1):
+        happens((when, steal), (when, freeze_only), (when, read))
     for second in (None, *HAPPENINGS):
         for first in HAPPENINGS:
             for when in range(1, len(POINTS) + 1):
