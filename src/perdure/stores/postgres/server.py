@@ -171,7 +171,12 @@ class Server:
 
         Returns when it is ended, so that from then on what is there tells what was done.
         """
+        end = clock.monotonic_s() + self.busy_s if self._left else 0.0
         while self._left:
+            if clock.monotonic_s() > end:
+                raise StoreFailedError(
+                    f"{self.url}: the server does not end process {self._left[0][0]}, which may still write"
+                )
             with self._lock:
                 left = list(self._left)
             running = [one for one in left if connection.rows(_END, pid=one[0], began=one[1])]
