@@ -11,11 +11,18 @@ from pathlib import Path
 import bson
 import pytest
 
-from perdure.errors import FormatNewerError, LimitError, ProcessForkedError, StoreFailedError, StoreUrlError
+from perdure.errors import (
+    DamageError,
+    FormatNewerError,
+    LimitError,
+    ProcessForkedError,
+    StoreFailedError,
+    StoreUrlError,
+)
 from perdure.ops.doctor import doctor
 from perdure.stores import Batch, Lease, Point, Store, open_store, watch
 from perdure.stores.address import Address
-from perdure.stores.mongo import MongoStore, inbox, open_url
+from perdure.stores.mongo import MongoStore, chunks, inbox, open_url, parts
 from perdure.stores.mongo.layout import TAIL_BYTES
 from perdure.stores.mongo.moving import move
 from perdure.testing.conformance import DurableStoreConformance
@@ -116,6 +123,21 @@ def test_a_batch_of_many_bodies_has_its_place(store: MongoStore) -> None:
     log.append(*(os.urandom(5000) for _ in range(1000)))
     assert len(bson.encode(store._sessions.look("s").doc)) < 1 << 18
     assert list(store.read("s")) == log.records
+
+
+def test_a_long_chunk_is_kept_once_and_repaired(store: MongoStore, monkeypatch) -> None:
+    monkeypatch.setattr(parts, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(chunks, "PIECE_BYTES", 1000)
+    store.create("s", owner="me")
+    kept = {b"d" * 32: os.urandom(2500)}
+    for _ in range(2):
+        store.put_chunks("s", kept, epoch=1)
+        assert (store.chunks("s", kept), store._link.parts.count_documents({})) == (kept, 3)
+    store._link.parts.delete_one({})
+    with pytest.raises(DamageError):
+        store.chunks("s", kept)
+    store.put_chunks("s", kept, epoch=1)
+    assert (store.chunks("s", kept), store._link.parts.count_documents({})) == (kept, 3)
 
 
 def test_an_inbox_that_is_full_says_so(store: MongoStore, monkeypatch) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from bson import Binary, Int64
 
+from perdure.errors import DamageError
 from perdure.stores.mongo.layout import Doc, Where, body_in, new_attempt, stored_body
 from perdure.stores.mongo.link import Link
 from perdure.stores.mongo.parts import PIECE_BYTES, Parts, insert_all
@@ -28,11 +29,15 @@ class Chunks:
         """Keeps these; durable on return."""
         left = dict(chunks)
         while left:
-            docs = self._documents(family, left)
-            there = insert_all(self._all, docs)
-            digests = list(left)
-            left = {digests[place]: left[digests[place]] for place in there}
-            left = {digest: content for digest, content in left.items() if not self._renew(family, digest, content)}
+            new = {
+                digest: content
+                for digest, content in left.items()
+                if not self._is_long_and_there(family, digest, content)
+            }
+            there = insert_all(self._all, self._documents(family, new))
+            digests = list(new)
+            again = [*(digests[place] for place in there), *(digest for digest in left if digest not in new)]
+            left = {digest: left[digest] for digest in again if not self._renew(family, digest, left[digest])}
 
     def get(self, family: bytes, digests: Iterable[bytes]) -> dict[bytes, bytes]:
         """Those of them that are there."""
@@ -70,6 +75,16 @@ class Chunks:
         about = {"f": Binary(family), "d": Binary(digest), "l": Int64(len(content))}
         return {"_id": _id(family, digest), **about, "c": stored_body(where)}
 
+    def _is_long_and_there(self, family: bytes, digest: bytes, content: bytes) -> bool:
+        """Whether its pieces had better not be written before one has looked at what is there."""
+        return len(content) > PIECE_BYTES and self._all.find_one({"_id": _id(family, digest)}, {"_id": 1}) is not None
+
+    def _is(self, family: bytes, doc: Doc, content: bytes) -> bool:
+        try:
+            return int(doc["l"]) == len(content) and self._content(family, doc) == content
+        except DamageError:
+            return False  # that is repaired by putting it again
+
     def _content(self, family: bytes, doc: Doc) -> bytes:
         of = f"chunk {bytes(doc['d']).hex()}"
         return self._parts.get(family, body_in(doc["c"], of=of), 0, of=of)
@@ -80,7 +95,7 @@ class Chunks:
         if doc is None:
             return False
         same = {"_id": doc["_id"], "c": doc["c"]} if isinstance(doc["c"], dict) else {"_id": doc["_id"]}
-        if int(doc["l"]) == len(content) and self._content(family, doc) == content:
+        if self._is(family, doc, content):
             return self._all.update_one(same, {"$unset": {"dead": 1}}).matched_count == 1
         self._all.replace_one({"_id": doc["_id"]}, self._document(family, digest, content), upsert=True)
         self._parts.drop_body(family, body_in(doc["c"], of="chunk"), 0)
