@@ -318,7 +318,12 @@ class MongoStore(Store):
 
     def chunk_sizes(self, session: str) -> dict[bytes, int]:
         """See `Store.chunk_sizes`."""
-        return self._link.use(lambda: self._chunks.sizes(self._sessions.look(session).family_key))
+        return self._link.use(lambda: self._sizes(session))
+
+    def _sizes(self, session: str) -> dict[bytes, int]:
+        family = self._sessions.look(session).family_key
+        self._amendments.carry_over_all(family)
+        return self._chunks.sizes(family)
 
     def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
         """See `Store.drop_chunks`."""

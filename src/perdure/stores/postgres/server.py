@@ -62,13 +62,21 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             server.why = error
             raise
         server.why = None
-        connection.server, connection.patience_s = server, server.busy_s
-        arrays.teach(connection)
-        connection.prepare_threshold = None
-        if not server.is_pooled(connection):
-            connection.prepare_threshold = _PREPARED_AFTER
-            connection.backend = connection.rows(_BACKEND)[0]
+        try:
+            connection._settle(server)  # noqa: SLF001 - of this class
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def _settle(self, server: Server) -> None:
+        """What is done with a new connection, before anybody uses it."""
+        self.server, self.patience_s = server, server.busy_s
+        arrays.teach(self)
+        self.prepare_threshold = None
+        if not server.is_pooled(self):
+            self.prepare_threshold = _PREPARED_AFTER
+            self.backend = self.rows(_BACKEND)[0]
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         """See `psycopg.Connection.wait`: raises when the server keeps silent for longer than our patience."""
