@@ -20,6 +20,8 @@ HANDED_ON = {
     "release",
     "renew",
     "renew_all",
+    "still_s",
+    "watch",
 }
 """Ids, numbers, leases, and the envelopes themselves."""
 
