@@ -19,7 +19,7 @@ from perdure.stores.address import Address
 from perdure.stores.postgres import open_url
 from perdure.stores.postgres.arrays import Blobs
 from perdure.testing.conformance.tools import Log, records_after
-from tests.servers.proxy import Proxy
+from tests.servers.proxy import AFTER, BEFORE, Proxy
 from tests.servers.server import fresh_name
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
@@ -71,18 +71,18 @@ def by_way_of(proxy: Proxy, server: Any) -> str:
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("what", ["reply", "request"])
-def test_whatever_is_lost_all_is_done_once(server, what: str) -> None:
-    with Proxy(server.port) as proxy:
+@pytest.mark.parametrize("when", [BEFORE, AFTER])
+def test_whatever_is_lost_all_is_done_once(server, when: str) -> None:
+    with Proxy(server.host, server.port) as proxy:
         with open_store(by_way_of(proxy, server)) as store:
-            proxy.replies = 0
+            proxy.requests = 0
             expected = list(everything(store))
-            count = proxy.replies
+            count = proxy.requests
         for number in range(1, count, 1 if FULL else 13):
             with open_store(by_way_of(proxy, server)) as store:
-                proxy.lose(what, number)
-                assert list(everything(store)) == expected, f"{what} {number} of {count}"
-                assert proxy.lost
+                proxy.arm(number, when)
+                assert list(everything(store)) == expected, f"{when} request {number} of {count}"
+                assert proxy.fired
 
 
 # ------------------------------------------------------------------------------------------------- connections that end

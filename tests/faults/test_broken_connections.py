@@ -16,8 +16,8 @@ from perdure.errors import DamageError, StoreFailedError
 from perdure.stores import Batch, Store, open_store
 from perdure.testing.broken import Passing
 from tests.faults.operations import OPERATIONS, Operation, picture
-from tests.faults.proxy import AFTER, BREAKS, Proxy
 from tests.servers.places import POOLER, REDIS, SERVERS, Place
+from tests.servers.proxy import AFTER, BREAKS, Proxy
 from tests.servers.server import fresh_name
 
 pytestmark = pytest.mark.storm

@@ -16,8 +16,8 @@ from perdure.errors import (
 )
 from perdure.stores import Batch, Lease, open_store
 from perdure.testing.conformance.tools import Log, together
-from tests.faults.proxy import Proxy
 from tests.redis.tools import PATIENCE_S, eventually, filled
+from tests.servers.proxy import Proxy
 from tests.servers.redis import RedisServer
 
 SOON_MS = 200
