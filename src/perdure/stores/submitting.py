@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from perdure import limits
-from perdure.errors import PerdureError
 from perdure.stores import refusals
 
 _THREADS: Final = 16
@@ -57,8 +56,7 @@ class Submitting:
                     del self._waiting[session]
                     return
                 future, work = line.popleft()
-            if future.set_running_or_notify_cancel():
-                _do(future, work)
+            _do(future, work)
 
     def end(self) -> None:
         """Waits until what was submitted is done. Nothing can be submitted any more."""
@@ -69,12 +67,9 @@ class Submitting:
 
 
 def _do(future: Future[int], work: Callable[[], int]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
     try:
-        result = work()
-    except (PerdureError, ValueError, OSError) as error:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - told to the future, and the line goes on
         future.set_exception(error)
-    except BaseException as error:
-        future.set_exception(error)
-        raise
-    else:
-        future.set_result(result)

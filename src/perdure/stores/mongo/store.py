@@ -30,7 +30,6 @@ from perdure.stores.contract import Batch, Change, Head, Health, Held, Item, Lea
 from perdure.stores.ids import check_session_id
 from perdure.stores.mongo.amendments import Amendments
 from perdure.stores.mongo.chunks import Chunks
-from perdure.stores.mongo.clerks import Clerks
 from perdure.stores.mongo.commits import Commit, Commits
 from perdure.stores.mongo.envelopes import Envelopes, new_mark
 from perdure.stores.mongo.inbox import Inbox
@@ -53,6 +52,7 @@ from perdure.stores.mongo.sessions import (
     seen_as,
 )
 from perdure.stores.mongo.stream import Stream
+from perdure.stores.submitting import Submitting
 from perdure.stores.watch import Watch
 
 _RENEWED_AT_ONCE = 500
@@ -96,7 +96,7 @@ class MongoStore(Store):
         self._reading = Reading(link, self._sessions, self._parts, self._amendments)
         self._inbox = Inbox(link, self._sessions, self._parts)
         self._place = Database(link)
-        self._clerks, self._stream = Clerks(self.url), Stream(link)
+        self._submitting, self._stream = Submitting(url=self.url), Stream(link)
         try:
             self._place.prepare()
         except BaseException:
@@ -220,7 +220,7 @@ class MongoStore(Store):
         """See `Store.submit`."""
         commit = self._appending(session, batch, epoch=epoch, head=head)
         self._link.check()
-        return self._clerks.submit(session, lambda: self._commits.write(commit))
+        return self._submitting.submit(session, lambda: self._commits.write(commit))
 
     def _appending(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> Commit:
         end = check_batch(session, batch, head=head)
@@ -374,7 +374,7 @@ class MongoStore(Store):
 
     def close(self) -> None:
         """See `Store.close`."""
-        self._clerks.end()
+        self._submitting.end()
         self._stream.end()
         self._link.close()
 

@@ -5,9 +5,6 @@ The server syncs its file once for all that it has read by then, so what they sh
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import Any
-
 from perdure import faults
 from perdure.stores.group import Group, Round, Write
 from perdure.stores.redis.link import Link
@@ -22,10 +19,6 @@ class Writers(Group[Call]):
             _run(attempt, link)
 
         super().__init__(commit, url=link.url, check=link.check)
-
-    def submit(self, work: Call) -> Future[Any]:
-        """See `Group.submit`."""
-        return super().submit(work)
 
 
 def _run(attempt: Round[Call], link: Link) -> None:
