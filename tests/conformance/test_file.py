@@ -16,10 +16,19 @@ from pathlib import Path
 import pytest
 
 from perdure import faults
-from perdure.errors import DamageError, FormatNewerError, ProcessForkedError, StoreFailedError, StoreUrlError
+from perdure.errors import (
+    DamageError,
+    FormatNewerError,
+    ProcessForkedError,
+    SessionUnknownError,
+    StoreFailedError,
+    StoreUrlError,
+)
 from perdure.log import GENESIS, Record, verified
 from perdure.stores import Batch, Point, Store, open_store
 from perdure.stores.file import FileStore, disk, names
+from perdure.stores.file.commit import Commit
+from perdure.stores.file.folder import Folder
 from perdure.testing.conformance.sessions import IDS
 from perdure.testing.conformance.tools import Log, records_after
 from perdure.testing.lives import forked
@@ -41,6 +50,24 @@ def append(store: Store, body: bytes = b"body") -> None:
 
 def bodies(store: Store) -> list[bytes]:
     return [record.body for record in verified(store.read("s"), session="s", after=0, previous=GENESIS)]
+
+
+def test_a_session_that_is_made_in_this_moment_was_not_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(f"file://{place}") as store, open_store(f"file://{place}") as other:
+        look = Folder.look
+
+        def late(self: Folder) -> Commit:
+            try:
+                return look(self)
+            except FileNotFoundError:
+                other.create("s", owner="another")
+                raise
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Folder, "look", late)
+            with pytest.raises(SessionUnknownError):
+                store.lease("s")
+        assert store.lease("s").owner == "another"
 
 
 # ---------------------------------------------------------------------------------------------------- names

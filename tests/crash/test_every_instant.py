@@ -51,6 +51,7 @@ def test_each_point_is_killed_at_by_some_bench(monkeypatch: pytest.MonkeyPatch) 
 
 
 KEEPING = (
+    "tier.",
     "purge.",
     "scrub.",
     "witness.",

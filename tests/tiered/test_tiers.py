@@ -339,6 +339,20 @@ def test_what_is_erased_or_purged_is_in_neither(tmp_path: Path) -> None:
         assert [head.session for head in store.heads()] == ["t"]
 
 
+@pytest.mark.parametrize("mode", ["behind", "through"])
+@pytest.mark.parametrize("by", ["the same store", "another process"])
+def test_what_waits_for_the_other_tier_brings_back_nothing_that_was_amended(
+    hot: Place, cold: Place, mode: str, by: str
+) -> None:
+    with tiered(hot, cold, mode=mode) as store:
+        closed(store, written(store, 3))
+        other = store if by == "the same store" else tiered(again(hot), again(cold), mode=mode)
+        seen = other.lease("s")
+        other.amend("s", Batch(()), Change(bodies=((3, b"short"),)), seen=seen, head=4, family=["s"])
+    with tiered(again(hot), again(cold), mode=mode) as store:
+        assert bodies(store)[2] == b"short"
+
+
 # ----------------------------------------------------------------------------------------------- how it is opened
 
 

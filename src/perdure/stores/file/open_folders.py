@@ -148,10 +148,15 @@ class OpenFolders:
                     folder.close()
 
     def _meaning(self, session: str, error: OSError) -> PerdureError:
-        """The error to raise instead of the system's: of a folder that is gone, that there is no such session."""
-        is_there = self._root.session(session).exists() and not self._root.tomb(session).exists()
-        if isinstance(error, FileNotFoundError) and not (is_there and segment_numbers(self._root.session(session))):
-            return self.absent(session)
+        """The error to raise instead of the system's: of a folder that is gone, that there is no such session.
+
+        One that was not there is told so, also if somebody makes it in this moment.
+        """
+        place = self._root.session(session)
+        if isinstance(error, FileNotFoundError):
+            is_there = place.exists() and not self._root.tomb(session).exists()
+            if error.filename == str(place) or not (is_there and segment_numbers(place)):
+                return self.absent(session)
         return disk.failure(self._url, error)
 
     def _unused(self) -> Folder | None:

@@ -6,6 +6,7 @@ stays right until a file is another one than it was: then it reads again. It wri
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_right
 from dataclasses import replace
@@ -156,7 +157,7 @@ class FolderView:
         known = hint.read_hint(self.path, self.session)  # before the log, so that the log is not older
         numbers = segment_numbers(self.path)
         if not numbers and known is None:
-            raise FileNotFoundError(self.path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
         if numbers:
             self._read_last(numbers[-1], known)
         else:

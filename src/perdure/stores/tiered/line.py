@@ -50,7 +50,6 @@ class Line:
         self.copy = 0
         self.own: int | None = None
         self.is_given_up = False
-        self.is_left = False
         self.sent = 0
         self.last: Record | None = None
         self._queue: deque[Queued] = deque()

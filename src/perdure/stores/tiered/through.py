@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 
 from perdure.errors import PerdureError
@@ -77,9 +78,6 @@ class Through:
                     if line.is_given_up:
                         self._give_up(line)
                     self.flush(line)
-                    if line.is_left:
-                        freeze(self._tiers, line.session)
-                        self.drop(line.session)
                 except PerdureError as error:
                     _log.info("%s: hot does not keep in step: %s", line.session, error)
                     self._give_up(line)
@@ -100,10 +98,11 @@ class Through:
         """Hot's copy ends where cold does, and has what is at hand."""
         cold, line.epoch = self._tiers.cold.head(line.session), None
         told = [one for one in line.all() if one.end <= cold.seq]
-        last = told[-1].batch.records[-1:] if told else ()
+        newest = told if told and told[-1].end == cold.seq else []  # else somebody wrote since, and may have amended it
+        last = newest[-1].batch.records[-1:] if newest else ()
         copy = take(self._tiers, cold, epoch=epoch, last=last[0] if last else None) if cold.epoch == epoch else None
         if copy is not None:
-            self._fill(line, told, copy)
+            self._fill(line, newest, copy)
             line.epoch, line.copy = epoch, copy
         self._done(line, len(told))
 
@@ -136,7 +135,7 @@ class Through:
         """A new owner has it: its copy is taken with its first append."""
         del sent
         line = self.lines.of(session)
-        line.epoch, line.is_left = None, False
+        line.epoch = None
 
     def settle(self, session: str, *, takes: bool = False) -> None:
         """Cold has what an owner in the other mode left, if hot can be asked."""
@@ -163,13 +162,19 @@ class Through:
         """An item was sent from here."""
 
     def freeze(self, session: str) -> None:
-        """Cold has everything. Hot is told first what it does not know yet: see `leave`."""
+        """Hot is told what waits, and takes nothing more then.
+
+        That is done before cold gives the session back: who amends it after that must not find old bodies waiting here.
+        """
+        line = self.lines.of(session)
+        with line.copying:
+            self._tell([line])
+            with suppress(PerdureError):  # hot is away: what it has is compared with cold before it answers
+                freeze(self._tiers, session)
 
     def leave(self, session: str) -> None:
-        """The session is written from here no more: hot is told what waits, and takes nothing more then."""
-        line = self.lines.of(session)
-        line.is_left = True
-        self.copier.tell(line)
+        """The session is written from here no more."""
+        self.drop(session)
 
     def drop(self, session: str) -> None:
         """Nothing more is known of it here."""
