@@ -33,6 +33,11 @@ def _parsed(parse: Callable[[str], float]) -> Callable[[str | float | None], Any
     return parsed
 
 
+def _optional(flag: str, metavar: str, told: str, *, parser: Callable[[str], Any] | None = None) -> Any:
+    """An option that changes nothing unless it is given."""
+    return typer.Option(flag, metavar=metavar, help=told, parser=parser, show_default=False)
+
+
 def gc(
     session: Annotated[
         str | None, typer.Argument(metavar="[SESSION]", help="The session; all of the store without one.")
@@ -43,42 +48,26 @@ def gc(
     ] = limits.KEEP_LAST_COUNT,
     keep: Annotated[
         float | None,
-        typer.Option(
-            "--keep",
-            metavar="AGE",
-            parser=_parsed(seconds_of),
-            help="Younger ones stay, too: 90s, 15min, 12h, 30d.",
-            show_default=False,
-        ),
+        _optional("--keep", "AGE", "Younger ones stay, too: 90s, 15min, 12h, 30d.", parser=_parsed(seconds_of)),
     ] = None,
     bytes_max: Annotated[
         int | None,
-        typer.Option(
+        _optional(
             "--max-bytes",
-            metavar="SIZE",
+            "SIZE",
+            "If the store is larger, more goes of the sessions written to longest ago: 800KB, 500MB, 2GB.",
             parser=_parsed(size_of),
-            help="If the store is larger, more goes of the sessions written to longest ago: 800KB, 500MB, 2GB.",
-            show_default=False,
         ),
     ] = None,
     delete_ended: Annotated[
         float | None,
-        typer.Option(
-            "--delete-ended",
-            metavar="AGE",
-            parser=_parsed(seconds_of),
-            help="Erase whole sessions that were over for longer.",
-            show_default=False,
+        _optional(
+            "--delete-ended", "AGE", "Erase whole sessions that were over for longer.", parser=_parsed(seconds_of)
         ),
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option(
-            "--every",
-            metavar="CRON",
-            help='Stay, and do it by this timetable, as in "0 3 * * *", until a signal comes.',
-            show_default=False,
-        ),
+        _optional("--every", "CRON", 'Stay, and do it by this timetable, as in "0 3 * * *", until a signal comes.'),
     ] = None,
     zone: Annotated[
         str, typer.Option("--zone", metavar="ZONE", help="Of --every: Europe/Berlin, or another name of the IANA's.")
