@@ -7,7 +7,7 @@ verdict when nothing was written for it, and its own batch again when it is not 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -34,12 +34,11 @@ _EMPTY: Final = Batch(())
 
 
 @dataclass(eq=False)
-class Asked(ABC):
-    """One batch with its condition. `lost` is set once a reply was lost: then it may have been written already."""
+class Written:
+    """One batch as a statement writes it, on the condition that stands there under the name `head`."""
 
     session: str
     batch: Batch
-    lost: bool = field(default=False, init=False)
     head: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -89,6 +88,13 @@ class Asked(ABC):
             "chain": self.chain,
             "summary": self.batch.summary,
         }
+
+
+@dataclass(eq=False)
+class Asked(Written, ABC):
+    """One that is judged by itself. `lost` is set once a reply was lost: then it may have been written already."""
+
+    lost: bool = field(default=False, init=False)
 
     @abstractmethod
     def done(self, epoch: int, sent: int) -> Any:
@@ -154,7 +160,7 @@ class Claim(Asked):
     head: ClassVar[str] = "claim"
 
     def values(self) -> dict[str, Any]:
-        """See `Asked.values`."""
+        """See `Written.values`."""
         seen = {"seen_epoch": self.seen.epoch, "seen_owner": blob(self.seen.owner), "seen_counter": self.seen.counter}
         return super().values() | seen | {"owner": blob(self.owner), "head": self.at}
 
@@ -189,7 +195,7 @@ class Create(Asked):
     head: ClassVar[str] = "create"
 
     def values(self) -> dict[str, Any]:
-        """See `Asked.values`."""
+        """See `Written.values`."""
         more = {"seen_epoch": self.after, "family": self.family.encode(), "owner": blob(self.owner)}
         records = self.batch.records
         more |= {"until": self.until if records else 0, "chain": self.chain or bytes(32)}
@@ -221,7 +227,7 @@ class PutChunks(Asked):
     head: ClassVar[str] = "held"
 
     def values(self) -> dict[str, Any]:
-        """See `Asked.values`."""
+        """See `Written.values`."""
         return super().values() | {"epoch": _number(self.epoch)}
 
     def done(self, epoch: int, sent: int) -> None:
@@ -239,23 +245,8 @@ class PutChunks(Asked):
 
 
 @dataclass(eq=False)
-class Within(Asked):
-    """A batch whose conditions were looked at in the transaction that it is written in."""
-
-    def done(self, epoch: int, sent: int) -> None:
-        """See `Asked.done`."""
-
-    def refuse(self, row: Row | None, *, incarnation: int, url: str) -> None:
-        """See `Asked.refuse`."""
-
-    def is_ours(self, row: Row | None, connection: Connection, sql: Statements) -> bool:
-        """See `Asked.is_ours`."""
-        raise NotImplementedError
-
-
-@dataclass(eq=False)
-class Fork(Within):
-    """A session that nobody holds, which goes on from `base`, of this family."""
+class Fork(Written):
+    """A session that nobody holds, which goes on from `base`, of this family. It was judged in its transaction."""
 
     base: Base
     epoch: int
@@ -263,13 +254,13 @@ class Fork(Within):
     head: ClassVar[str] = "fork"
 
     def values(self) -> dict[str, Any]:
-        """See `Asked.values`."""
+        """See `Written.values`."""
         more = {"base": digest_of(self.base.session), "base_seq": self.base.seq, "epoch": self.epoch}
         return super().values() | more | {"turn": turn_of(self.family)}
 
 
 @dataclass(eq=False)
-class Amend(Within):
+class Amend(Written):
     """What an amendment appends to a session whose row is locked, with the chunks of its change."""
 
     change: Change
@@ -278,10 +269,10 @@ class Amend(Within):
 
     def __post_init__(self) -> None:
         self.batch = replace(self.batch, chunks={**self.batch.chunks, **self.change.chunks})
-        Asked.__post_init__(self)
+        super().__post_init__()
 
     def values(self) -> dict[str, Any]:
-        """See `Asked.values`."""
+        """See `Written.values`."""
         return super().values() | {"until": max(self.at, self.until)}
 
 
@@ -302,16 +293,16 @@ def turn_of(family: bytes) -> int:
     return int.from_bytes(sha256(b"perdure family " + family).digest()[:8], signed=True)
 
 
-def spoiled(asked: Asked) -> Any:
+def spoiled(asked: Written) -> Any:
     """What one comes to whose own statement found out that it may not be."""
-    if asked.lost and isinstance(asked, Append) and asked.epoch is not None and not asked.batch.records:
+    if isinstance(asked, Append) and asked.lost and asked.epoch is not None and not asked.batch.records:
         return asked.done(asked.epoch, 0)  # only who holds the session takes: it was this very batch
     if asked.batch.envelope is not None and not asked.batch.taken:
         return refusals.other_envelope(asked.session)
     return refusals.taken(asked.session, number=asked.batch.taken[0])
 
 
-def statement(sql: Statements, some: list[Asked]) -> tuple[str, dict[str, Any]]:
+def statement(sql: Statements, some: Sequence[Written]) -> tuple[str, dict[str, Any]]:
     """The statement that writes all of these, and its values. More than one must be appends, of one session each."""
     parts, values = _parts(some)
     head = some[0].head
@@ -342,7 +333,7 @@ def _flat(rows: Iterable[tuple[int, ...]]) -> Numbers:
     return Numbers(number for row in rows for number in row)
 
 
-def _parts(some: list[Asked]) -> tuple[set[str], dict[str, Any]]:
+def _parts(some: Sequence[Written]) -> tuple[set[str], dict[str, Any]]:
     """What goes in with the heads: which parts there are, and their rows, each with the place of its batch."""
     parts: set[str] = set()
     values: dict[str, Any] = {}
