@@ -10,6 +10,7 @@ import math
 import random
 import struct
 from collections import Counter, deque
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -19,10 +20,21 @@ from hypothesis import strategies as st
 
 from perdure import values
 from perdure.errors import UnstorableError
+from perdure.state import identity
 from perdure.state.delta import patch
 from perdure.state.shadow import Shadow
 
 Path = list[Any]
+
+
+@pytest.fixture(scope="module", params=["versions", "identities"], autouse=True)
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Dicts are watched by their versions, or where an interpreter has none by what they hold."""
+    if request.param == "versions" and not identity.VERSIONED:
+        pytest.skip("this interpreter keeps no versions of dicts")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(identity, "VERSIONED", request.param == "versions")
+        yield
 
 
 @values.storable("test.shadow.Note")

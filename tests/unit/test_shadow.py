@@ -9,7 +9,7 @@ import enum
 import math
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -21,6 +21,16 @@ from perdure.errors import AppendOnlyError, LimitError, StateChangedError, Unsto
 from perdure.state import identity, shadow
 from perdure.state.delta import patch
 from perdure.state.shadow import Changes, Shadow
+
+
+@pytest.fixture(scope="module", params=["versions", "identities"], autouse=True)
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Dicts are watched by their versions, or where an interpreter has none by what they hold."""
+    if request.param == "versions" and not identity.VERSIONED:
+        pytest.skip("this interpreter keeps no versions of dicts")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(identity, "VERSIONED", request.param == "versions")
+        yield
 
 
 @values.storable("test.unit.shadow.Plan")
@@ -429,7 +439,7 @@ def test_blocks_do_not_pile_up_when_containers_come_and_go() -> None:
     for step in range(200):
         bench.state["m"] = [*bench.state["m"][5:], *({"id": f"{step}.{i}"} for i in range(5))]
         bench.save()
-    watched = bench.shadow._dicts.blocks
+    watched = bench.shadow._hot.dicts.blocks
     assert sum(len(block.nodes) for block in watched) == 1000
     assert len(watched) <= 9
     assert len(bench.shadow._nodes) == 1001
@@ -439,7 +449,7 @@ def test_sparse_blocks_are_joined() -> None:
     bench = Bench({"m": [{"id": i} for i in range(2000)]})
     bench.state["m"] = bench.state["m"][::10]
     bench.save()
-    assert len(bench.shadow._dicts.blocks) <= 2
+    assert len(bench.shadow._hot.dicts.blocks) <= 2
     bench.state["m"][77]["id"] = "x"
     assert bench.save() == [["set", ["m", 77, "id"], "x"]]
 
@@ -457,12 +467,12 @@ class Plain:
 )
 def test_a_dict_of_an_unusual_kind_is_not_taken_for_changed_each_time(odd: dict[Any, Any]) -> None:
     bench = Bench({"p": [odd, {}]})
-    assert not bench.shadow._dicts.changed(full=True)
+    assert not bench.shadow._hot.dicts.changed(full=True)
     for value in ("new", "other"):
         odd[next(iter(odd))] = value
-        assert len(bench.shadow._dicts.changed(full=True)) == 1
+        assert len(bench.shadow._hot.dicts.changed(full=True)) == 1
         bench.save()
-        assert not bench.shadow._dicts.changed(full=True)
+        assert not bench.shadow._hot.dicts.changed(full=True)
 
 
 def test_values_that_change_places_in_a_dict_that_stops_sharing_its_keys() -> None:
@@ -491,6 +501,52 @@ def test_without_access_to_memory_the_same_is_found(monkeypatch: pytest.MonkeyPa
     assert identity._from_ids(items) == identity._from_memory(items)
     holds: list[Any] = [{"a": items[0], "b": 1}, [2, items[1]], (3, 4), {}]
     assert identity._traversed(*holds) == identity.referents(*holds)
+
+
+CHANGES: list[Callable[[dict[str, Any]], Any]] = [
+    lambda d: d.update(b=d.pop("b")),
+    lambda d: d.update(c=d.pop("b")),
+    lambda d: d.__setitem__("a", d["b"]),
+    lambda d: d.__ior__({"a": "x"}),
+    lambda d: d.setdefault("c", "x"),
+    lambda d: d.popitem(),
+    lambda d: d.clear(),
+    lambda d: exec("a = 'x'", {}, d),  # noqa: S102 - a dict as a namespace
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=range(len(CHANGES)))
+def test_whatever_changes_a_dict_is_seen(change: Callable[[dict[str, Any]], Any]) -> None:
+    one = {"a": "1", "b": "2"}
+    bench = Bench({"p": [one, {"a": "1", "b": "2"}]})
+    assert not bench.save()
+    change(one)
+    before = copy.deepcopy(one)
+    changed = bench.save()
+    assert bool(changed) == (list(before.items()) != [("a", "1"), ("b", "2")])
+    assert not bench.save()
+
+
+def test_what_changes_between_a_comparison_and_its_commit_is_in_the_next() -> None:
+    one = {"a": "1"}
+    bench = Bench({"p": [one, {}]})
+    one["a"] = "2"
+    changes = bench.compare()
+    one["a"] = "3"
+    assert bench.compare().ops == [["set", ["p", 0, "a"], "3"]]
+    bench.shadow.kept(bench.state["p"])
+    bench.shadow.advance(changes)
+    bench.kept = values.encode({"p": [{"a": "2"}, {}]})
+    assert bench.save() == [["set", ["p", 0, "a"], "3"]]
+
+
+def test_attributes_set_on_an_instance_are_seen_in_its_dict() -> None:
+    plain = Plain("ab")
+    bench = Bench({"p": [plain.__dict__]})
+    assert not bench.save()
+    for name, value in (("a", "other"), ("c", "new")):
+        setattr(plain, name, value)
+        assert bench.save() == [["set", ["p", 0, name], value]]
 
 
 def test_math_nan_is_itself() -> None:

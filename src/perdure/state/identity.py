@@ -71,6 +71,51 @@ referents: Final[Callable[..., list[Any]]] = gc.get_referents if _traverses() el
 """What each of these containers refers to: the items; of a dict the values, and its keys unless all are strings."""
 
 
+_VERSION_AT: Final = 24
+"""Where the version of a dict stands, after reference count, type and size; until CPython 3.12."""
+
+
+def _words() -> Any:
+    """Memory as numbers of eight bytes. Only what is asked for is read."""
+    return memoryview((ctypes.c_char * (sys.maxsize // WIDTH * WIDTH)).from_address(0)).cast("B").cast("Q")
+
+
+def version_place(container: Any) -> int:
+    """Where among the `words` the version of this dict stands; the dict must be kept alive."""
+    return (id(container) + _VERSION_AT) // WIDTH
+
+
+def _has_versions() -> bool:
+    """Whether a dict has, where it is looked for, a number that every change makes one that no dict had before."""
+    if raw is not _from_memory or sys.version_info >= (3, 13):
+        return False
+    one: dict[Any, int] = {"a": 1}
+    words, seen = _words(), set()
+    changes: list[Callable[[], Any]] = [
+        lambda: one.__setitem__("b", 2),
+        lambda: one.__setitem__("b", 3),
+        lambda: one.pop("a"),
+        lambda: one.update(a=1),
+        lambda: one.setdefault("c", 4),
+        lambda: one.__ior__({"d": 5}),
+        lambda: one.__delitem__("d"),
+        one.popitem,
+        one.clear,
+        lambda: one.__setitem__(1, 1),
+    ]
+    for change in changes:
+        seen.add(words[version_place(one)])
+        change()
+    now = words[version_place(one)]
+    return len({*seen, now}) == len(changes) + 1 and now == words[version_place(one)] and 0 not in seen
+
+
+VERSIONED: Final = _has_versions()
+"""Whether a look at the versions of dicts says which were changed; it is half the cost of looking at all they hold."""
+
+words: Final[Any] = _words() if VERSIONED else None
+
+
 def prefix(a: bytes, b: bytes) -> int:
     """How many objects `a` and `b` begin with in common."""
     low, high = 0, min(len(a), len(b)) // WIDTH

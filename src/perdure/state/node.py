@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from perdure import values
+from perdure.state import identity
 from perdure.state.identity import identical, raw, referents
 
 MARK_BYTES: Final = 32
@@ -58,7 +59,8 @@ class Reading:
 
     `odd` marks a dict whose referents are not simply its values in order: one with keys that are not strings, or the
     `__dict__` of an instance. It is looked at through a tuple of its values. `keys` is None when they are those of the
-    node's `old`: then a dict that was not odd is not. `ends` is how much of the content is the same (`identity.ends`).
+    node's `old`: then a dict that was not odd is not. A dict that has a version needs none of this. `ends` is how much
+    of the content is the same (`identity.ends`).
     """
 
     __slots__ = ("ends", "ids", "keys", "now", "odd")
@@ -67,8 +69,11 @@ class Reading:
         self.now, self.odd = now, False
         self.keys: bytes | None = None
         self.ends: tuple[int, int] | None = None
+        self.ids = b""
         if type(now) is not dict:
-            self.ids = raw(list(reversed(now)))
+            self.ids = raw(now[::-1])
+            return
+        if identity.VERSIONED:
             return
         held = list(now.values())
         self.ids = raw(held)

@@ -19,9 +19,10 @@ from perdure.state.identity import find, prefix, raw
 from perdure.state.light import light
 from perdure.state.node import Node, Reading, content, mark, unmoved
 from perdure.state.survey import Survey, shown
-from perdure.state.watch import Block, Leaves, Watch
+from perdure.state.versions import Versions
+from perdure.state.watch import Block, Leaves, Places, Watch
 
-HOT_BLOCK = 512
+HOT_BLOCK = 256
 """Containers of a block that is looked at for each save: larger saves calls, smaller saves copying when one changes."""
 
 CALM_BLOCK = 32
@@ -69,9 +70,8 @@ class Shadow:
         self._parts: dict[str, Any] = {}
         self._root = Node(None, None)
         self._nodes: dict[int, Node] = {}
-        self._lists, self._dicts = Watch(size=HOT_BLOCK, calm=False), Watch(size=HOT_BLOCK, calm=False)
-        self._leaves = Leaves(calm=False)
-        self._calm = {name: (Watch(size=CALM_BLOCK, calm=True), Leaves(calm=True)) for name in self.append_only}
+        self._hot = Places(size=HOT_BLOCK, calm=False)
+        self._calm = {name: Places(size=CALM_BLOCK, calm=True) for name in self.append_only}
         self._size = 0
         self._generation = 0
 
@@ -165,11 +165,11 @@ class Shadow:
 
     def _looked(self, *, full: bool) -> tuple[list[Node], dict[Node, bytes | None]]:
         """The containers and the leaves that are not what they were."""
-        changed = self._lists.changed(full=True) + self._dicts.changed(full=True)
-        leaves = self._leaves.changed(full=True)
-        for watch, calm in self._calm.values():
-            changed += watch.changed(full=full)
-            leaves |= calm.changed(full=full)
+        changed, leaves = self._hot.changed(full=True)
+        for calm in self._calm.values():
+            more = calm.changed(full=full)
+            changed += more[0]
+            leaves |= more[1]
         return changed, leaves
 
     def _survey(
@@ -269,7 +269,7 @@ class Shadow:
         self._generation += 1
 
     def _revise(self, survey: Survey) -> None:
-        blocks: dict[Block, dict[Node, Reading]] = {}
+        blocks: dict[Block | Versions, dict[Node, Reading]] = {}
         for node, reading in survey.readings.items():
             blocks.setdefault(node.block, {})[node] = reading
         for block, readings in blocks.items():
@@ -289,10 +289,10 @@ class Shadow:
 
     def _unwatch(self, places: Mapping[Any, set[Node]]) -> None:
         for place, nodes in places.items():
-            if isinstance(place, Block):
-                place.watch.drop(place, nodes)
-            else:
+            if isinstance(place, Leaves):
                 place.drop(nodes)
+            else:
+                place.watch.drop(place, nodes)
 
     def _watch(self, survey: Survey) -> None:
         places: dict[Watch | Leaves, list[Node]] = {}
@@ -306,19 +306,14 @@ class Shadow:
                 self._promote(node)
 
     def _place(self, node: Node, calm: str | None) -> Watch | Leaves:
-        kind = type(node.live)
-        if kind not in (dict, list):
-            return self._leaves if calm is None else self._calm[calm][1]
-        if calm is not None:
-            return self._calm[calm][0]
-        return self._dicts if kind is dict else self._lists
+        return (self._hot if calm is None else self._calm[calm]).of(type(node.live))
 
     def _promote(self, node: Node) -> None:
         """What is found in an ordinary part as well is looked at for each save, and all that it holds."""
         pending = [node]
         while pending:
             each = pending.pop()
-            if each.block is not None and (each.block.watch if isinstance(each.block, Block) else each.block).calm:
+            if each.block is not None and (each.block if isinstance(each.block, Leaves) else each.block.watch).calm:
                 self._unwatch({each.block: {each}})
                 self._place(each, None).add([each])
             if not each.plain:

@@ -17,8 +17,10 @@ from typing import Any, Final
 
 from perdure import values
 from perdure.errors import StorableError
+from perdure.state import identity
 from perdure.state.identity import WIDTH, find, prefix, raw, referents
 from perdure.state.node import Node, Reading, mark
+from perdure.state.versions import Versions
 
 CALM_LEAVES: Final = 16
 """Of an append-only part, so many of the newest leaves are encoded for each save, and as many older ones in turn."""
@@ -180,11 +182,15 @@ def _delimited(containers: Iterable[Any]) -> list[Any]:
 
 
 class Watch:
-    """All containers of some parts, in blocks. `calm` ones are looked at in turn: the newest blocks and one other."""
+    """All containers of one type in some parts, in blocks.
 
-    def __init__(self, *, size: int, calm: bool) -> None:
+    `calm` ones are looked at in turn: the newest blocks and one other.
+    """
+
+    def __init__(self, kind: type, *, size: int, calm: bool) -> None:
         self.size, self.calm = size, calm
-        self.blocks: list[Block] = []
+        self.blocks: list[Block | Versions] = []
+        self._made = Versions if kind is dict and identity.VERSIONED else Block
         self._turn = 0
 
     def changed(self, *, full: bool) -> list[Node]:
@@ -192,7 +198,7 @@ class Watch:
         blocks = self.blocks if full or not self.calm else self._due()
         return [node for block in blocks for node in block.changed()]
 
-    def _due(self) -> list[Block]:
+    def _due(self) -> list[Block | Versions]:
         filled = bool(self.blocks) and len(self.blocks[-1].nodes) >= self.size // 4
         newest = self.blocks[-1:] if filled else self.blocks[-2:]
         older = len(self.blocks) - len(newest)
@@ -205,12 +211,12 @@ class Watch:
         """Watches these from now on."""
         while nodes:
             if not self.blocks or len(self.blocks[-1].nodes) >= self.size:
-                self.blocks.append(Block(self))
+                self.blocks.append(self._made(self))
             room = self.size - len(self.blocks[-1].nodes)
             self.blocks[-1].extend(nodes[:room])
             nodes = nodes[room:]
 
-    def drop(self, block: Block, gone: Collection[Node]) -> None:
+    def drop(self, block: Block | Versions, gone: Collection[Node]) -> None:
         """Some containers of one of its blocks are no longer watched. A sparse block joins the newest one."""
         block.drop(gone)
         if not block.nodes:
@@ -250,6 +256,23 @@ class Leaves:
     def drop(self, gone: Collection[Node]) -> None:
         """Some are no longer watched."""
         self.nodes = [node for node in self.nodes if node not in gone]
+
+
+class Places:
+    """Where the containers and the leaves of some parts are watched: all for each save, or (`calm`) in turn."""
+
+    def __init__(self, *, size: int, calm: bool) -> None:
+        self.lists, self.dicts = Watch(list, size=size, calm=calm), Watch(dict, size=size, calm=calm)
+        self.leaves = Leaves(calm=calm)
+
+    def of(self, kind: type) -> Watch | Leaves:
+        """The place for what is of this type."""
+        return self.dicts if kind is dict else self.lists if kind is list else self.leaves
+
+    def changed(self, *, full: bool) -> tuple[list[Node], dict[Node, bytes | None]]:
+        """The containers and the leaves that are not what they were."""
+        containers = self.lists.changed(full=full) + self.dicts.changed(full=full)
+        return containers, self.leaves.changed(full=full)
 
 
 def _mark_now(leaf: Any) -> bytes | None:

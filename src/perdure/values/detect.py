@@ -7,6 +7,7 @@ apart. It decides nothing: what is done about a secret is for whoever asks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, Final
 
 from perdure.values import tokens
@@ -29,6 +30,7 @@ _FEW, _DENSE_BYTES = 64, 100
 """With up to so many beginnings, or one for so many bytes, it is looked at what is before each; else for each name."""
 
 _ENDS: Final = tuple(end + b"\0" for end in tokens.ENDS)
+_ends_so: Final = methodcaller("endswith", tokens.ENDS)
 
 
 @dataclass(slots=True)
@@ -79,7 +81,7 @@ def _may_be_named(data: bytes, name: str) -> bool:
     plain = (name.encode("utf-8", "surrogatepass") + data if name else data).translate(_NAME_TABLE, _JOINS)
     if plain.count(0) > max(_FEW, len(plain) // _DENSE_BYTES):
         return any(end in plain for end in _ENDS)
-    return any(piece.endswith(tokens.ENDS) for piece in plain.split(b"\0")[:-1])
+    return any(map(_ends_so, plain.split(b"\0")[:-1]))
 
 
 def _walk(mask: str) -> Texts:

@@ -1,0 +1,80 @@
+"""Which dicts were changed since they were last looked at, told by the version that CPython keeps of each.
+
+A version is a number that every change makes another and that no dict had before, so the same number means the same
+objects under the same keys in the same order. Another number means only that the dict must be looked at: it may hold
+what it held. A version is taken for good only when the dict was looked at after it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from itertools import compress
+from operator import itemgetter, ne
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure.state.identity import version_place, words
+from perdure.state.node import Node, unmoved
+
+if TYPE_CHECKING:
+    from perdure.state.watch import Watch
+
+_UNKNOWN: Final = 0
+"""No dict has this version."""
+
+_ANY: Final[dict[str, Any]] = {}
+"""Asked for first, twice: then what comes is a tuple, also of no dict."""
+
+_FIRST: Final = 2
+
+
+class Versions:
+    """A block of dicts, and the version of each when it was last seen to hold what its `old` says."""
+
+    __slots__ = ("_known", "_places", "_read", "nodes", "watch")
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.nodes: list[Node] = []
+        self._places = [version_place(_ANY)] * _FIRST
+        self._read: Callable[[Any], tuple[int, ...]] = itemgetter(*self._places)
+        self._known = self._read(words)
+
+    def changed(self) -> list[Node]:
+        """The nodes whose dict does not hold what it held."""
+        now = self._read(words)
+        if now == self._known:
+            return []
+        known, found = list(now), []
+        for at in compress(range(len(known)), map(ne, known, self._known)):
+            node = self.nodes[at - _FIRST]
+            if not unmoved(node.live, node.old):
+                known[at] = _UNKNOWN
+                found.append(node)
+        self._known = tuple(known)
+        return found
+
+    def revise(self, nodes: Iterable[Node]) -> None:
+        """Some hold what was read of them: whether they still do is seen at the next look."""
+        known = list(self._known)
+        for node in nodes:
+            known[self.nodes.index(node) + _FIRST] = _UNKNOWN
+        self._known = tuple(known)
+
+    def drop(self, gone: Collection[Node]) -> None:
+        """Some of its dicts are no longer watched."""
+        kept = [at for at, node in enumerate(self.nodes) if node not in gone]
+        self.nodes = [self.nodes[at] for at in kept]
+        self._known = (*self._known[:_FIRST], *(self._known[_FIRST + at] for at in kept))
+        self._look_at([self._places[_FIRST + at] for at in kept])
+
+    def extend(self, nodes: list[Node]) -> None:
+        """Watches these from now on; what they hold is what their `old` says."""
+        self.nodes += nodes
+        self._known += (_UNKNOWN,) * len(nodes)
+        self._look_at([*self._places[_FIRST:], *(version_place(node.live) for node in nodes)])
+        for node in nodes:
+            node.block = self
+
+    def _look_at(self, places: list[int]) -> None:
+        self._places[_FIRST:] = places
+        self._read = itemgetter(*self._places)
