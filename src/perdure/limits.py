@@ -136,3 +136,12 @@ WITNESS_AGAIN_S: Final = 1.0
 
 WITNESS_BYTES: Final = 256 * 1024
 """The file of a witness is written anew when it is longer than this, and than twice what counts of it."""
+
+OBSERVER_S: Final = 0.1
+"""Whoever looks on at a store and takes longer than this over an event is warned of."""
+
+OBSERVED_COUNT_MAX: Final = 4096
+"""Events that may wait for an observer aside; what comes then it is not told, and that is counted."""
+
+OBSERVER_END_S: Final = 5.0
+"""How long the closing of a store waits until an observer aside was told what waits for it."""

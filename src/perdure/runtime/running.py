@@ -12,7 +12,7 @@ from perdure import limits
 from perdure.errors import EntryError, SessionUnknownError, StoreFailedError, SuspendedError
 from perdure.recovery import restore
 from perdure.runtime import entry as entries
-from perdure.runtime import runner
+from perdure.runtime import runner, watching
 from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
 from perdure.runtime.shared import Shared
@@ -48,7 +48,7 @@ Take: TypeAlias = "Callable[..., Opened]"
 """How a session is taken to be written to: held, or shared."""
 
 
-class Running:
+class Running(watching.Watching):
     """The part of `AgentStore` that opens sessions and runs code in them."""
 
     def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
@@ -124,8 +124,12 @@ class Running:
         except Over:  # while this one waited for it
             return self._run(fn, opening, around)
         try:
-            with around(opened), restore.offered(self.backend, opening.session):
-                outcome = runner.drive(opened, fn, steps=opening.form == "steps")
+            with (
+                watching.Run(self.backend, opening) as run,
+                around(opened),
+                restore.offered(self.backend, opening.session),
+            ):
+                outcome = run.comes_to(runner.drive(opened, fn, steps=opening.form == "steps"))
                 self._end_children(opened, outcome)
         except BaseException as error:
             _forget_children(opened, error)
@@ -173,8 +177,12 @@ class Running:
         except Over:  # while this one waited for it
             return await self._arun(fn, opening, around)
         try:
-            with around(opened), restore.offered(self.backend, opening.session):
-                outcome = await runner.drive_async(opened, fn, steps=opening.form == "steps")
+            with (
+                watching.Run(self.backend, opening) as run,
+                around(opened),
+                restore.offered(self.backend, opening.session),
+            ):
+                outcome = run.comes_to(await runner.drive_async(opened, fn, steps=opening.form == "steps"))
                 await in_thread(self._end_children, opened, outcome)
         except BaseException as error:
             _forget_children(opened, error)
@@ -408,12 +416,15 @@ class Running:
             parts=parts,
         )
 
+    def _offered(self, opening: Opening) -> AbstractContextManager[None]:
+        return restore.offered(self.backend, opening.session)
+
     def _nursery(self, opening: Opening) -> Nursery:
         return Nursery(self, opening.session, accept_change=opening.accept_change)  # type: ignore[arg-type]
 
     def _taken(self, opening: Opening, take: Take) -> Opened:
         self.keeper.give_back()
-        with restore.offered(self.backend, opening.session):
+        with self._offered(opening), watching.opening(self.backend, opening.session):
             try:
                 return take(self.backend, opening, owner=self._owner, let_go=self.keeper.let_go)
             except StoreFailedError:

@@ -15,9 +15,9 @@ from perdure import values
 from perdure.errors import HeldError, RecordedError, Stopped, Suspended, SuspendedError
 from perdure.log.action import Actions
 from perdure.session.declare import plain
-from perdure.session.face import is_coroutine
 from perdure.session.rules.call import Options
 from perdure.session.rules.shared import UNSHARE, session_of
+from perdure.session.trying import is_coroutine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -351,6 +351,8 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
     def close(self) -> None:
         """Gives the store back; sessions that are still open are not saved by this."""
         self.keeper.close()
+        if self.backend.observers is not None:
+            self.backend.observers.end()
         self.backend.close()
 
     def __enter__(self) -> Self:

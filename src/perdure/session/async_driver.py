@@ -20,7 +20,7 @@ from perdure.errors import (
     RefusedError,
 )
 from perdure.session import timed
-from perdure.session.face import Face, is_coroutine, verifying
+from perdure.session.face import Face
 from perdure.session.keeping.arrivals import arrivals, pass_time
 from perdure.session.rules import inside
 from perdure.session.rules.call import Unknown
@@ -39,6 +39,7 @@ from perdure.session.rules.request import (
     Verify,
     Waiting,
 )
+from perdure.session.trying import is_coroutine, verifying
 from perdure.session.waiting import in_thread, to_its_end
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from perdure.session.async_stream import OpenAsyncStreams
-    from perdure.session.face import Trying
     from perdure.session.rules.item import Sent
+    from perdure.session.trying import Trying
     from perdure.session.waiting import Awaited
 
 P = ParamSpec("P")
@@ -197,6 +198,12 @@ class AsyncDriver(Face):
         except asyncio.CancelledError as cancelled:
             return trying.cut_short(cancelled, began=False)
         trying.begins()
+        try:
+            return await self._tried(trying, request)
+        finally:
+            trying.over()
+
+    async def _tried(self, trying: Trying, request: Attempt) -> tuple[Ended, int]:
         with inside.running(self._core, request.stack), timed.limited() as left:
             work = asyncio.ensure_future(self._called(trying))
         if await self._is_over(work, trying, left):

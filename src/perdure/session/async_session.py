@@ -27,7 +27,7 @@ from perdure.session.async_parallel import AsyncParallel, check_may_draw
 from perdure.session.async_stream import AsyncStream, OpenAsyncStreams
 from perdure.session.child import AsyncChild
 from perdure.session.declare import plain
-from perdure.session.face import check_callable, is_coroutine
+from perdure.session.face import check_callable
 from perdure.session.keeping.opening import start
 from perdure.session.rules import call as calls
 from perdure.session.rules.children import wait_of
@@ -36,6 +36,7 @@ from perdure.session.rules.request import (
     Steps,
 )
 from perdure.session.rules.status import status
+from perdure.session.trying import is_coroutine
 from perdure.session.typed import typed_state
 from perdure.session.waiting import in_thread, to_its_end
 
@@ -252,6 +253,7 @@ class AsyncSession(AsyncDriver):
     async def _save(self, name: str | None, reason: str | None) -> int | None:
         self._sync_typed()
         self._deliver_owed()
+        self._opened.writer.begins()
         return await self._drive(self._core.save(name, reason=reason))  # type: ignore[no-any-return]
 
     async def rollback(
@@ -294,6 +296,7 @@ class AsyncSession(AsyncDriver):
         completed, drafts = self._ending(result, completed=completed)
         if completed:
             await self._settle_children()
+        self._opened.writer.begins()
         await self._drive(self._core.end(*drafts, progress=progress))
         return completed
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from perdure import clock
 from perdure.errors import Leaving
 from perdure.session import timed
-from perdure.session.face import is_coroutine
 from perdure.session.rules import inside
 from perdure.session.source import stepped
+from perdure.session.trying import is_coroutine
 from perdure.session.waiting import to_its_end
 from perdure.session.worker import Worker
 
 if TYPE_CHECKING:
     from perdure.session.async_session import AsyncSession
-    from perdure.session.face import Trying
+    from perdure.session.trying import Trying
 
 
 class AsyncSource:

@@ -146,6 +146,7 @@ class AsyncStream(Begun, Generic[T]):
         if self.action is not None:
             self._core.streams.give_up(self.action)
         await self._close_quietly()
+        self._over()
 
     async def _close_quietly(self) -> None:
         try:
@@ -233,6 +234,7 @@ class AsyncStream(Begun, Generic[T]):
         if self.action is None:
             raise AssertionError(f"{self._name} has not begun")
         self._source = None
+        self._over()
         steps = self._core.streams.end(self.call, self.action, ended, duration_us=took_us)
         try:
             again = await self._session._drive(steps, to_the_end=True)  # noqa: SLF001

@@ -14,15 +14,13 @@ from collections import ChainMap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from perdure import clock, faults, limits, values
+from perdure import clock, limits, values
 from perdure.errors import (
     ClosedError,
     PerdureError,
     ProcessForkedError,
-    RecordedError,
     RefusedError,
     Stopped,
-    StorableError,
 )
 from perdure.session import scope, timed
 from perdure.session.declare import plain, register_undo
@@ -30,14 +28,13 @@ from perdure.session.keeping.delivery import deliver
 from perdure.session.keeping.keyframer import Keyframer
 from perdure.session.keeping.snapshot import snapshot
 from perdure.session.rules import call as calls
-from perdure.session.rules.attempt import attempted, broken_off, cut_short, streamed, timed_out, unstorable
-from perdure.session.rules.call import IdempotencyKey
 from perdure.session.rules.children import CANCEL, Kindergarten, Nobody, Spawned, start_of, wait_of
 from perdure.session.rules.points import Core
 from perdure.session.rules.request import Find, ReadAll, StateAt
 from perdure.session.rules.shared import STORE, UNSHARE
 from perdure.session.rules.status import status
 from perdure.session.table import Table, parts_as_html
+from perdure.session.trying import Trying, is_coroutine
 from perdure.session.typed import Typed
 from perdure.session.waiting import is_cancelled
 
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
     from perdure.session.keeping.lease import Keeper
     from perdure.session.keeping.opening import Opened
     from perdure.session.rules.call import Call, Options
-    from perdure.session.rules.request import Attempt, Draft, Ended, Steps, Verify
+    from perdure.session.rules.request import Attempt, Draft, Steps
     from perdure.session.rules.shared import Commons
     from perdure.stores.contract import Lease
 
@@ -331,8 +328,8 @@ class Face:
 
     def _trying(self, request: Attempt) -> Trying:
         """An attempt that begins now."""
-        call, action = request.call, request.action
-        return Trying(request, _with_key(call.fn, call.kwargs, action.idempotency_key), self._core.failures_of(action))
+        failures, observers = self._core.failures_of(request.action), self._opened.reader.store.observers
+        return Trying(request, session=self.id, failures=failures, observers=observers)
 
 
 def _forgotten(session: str, pid: int, keeper: Keeper, lease: Lease) -> None:
@@ -342,95 +339,6 @@ def _forgotten(session: str, pid: int, keeper: Keeper, lease: Lease) -> None:
         _log.warning(
             "%s was not closed and is given back; what was not saved is lost. Close it, or use `with`", session
         )
-
-
-class Trying:
-    """One attempt at a call, from when it begins to what is told of its end."""
-
-    def __init__(self, request: Attempt, kwargs: dict[str, Any], failures: int) -> None:
-        self.fn, self.args, self.kwargs = plain(request.call.fn), request.call.args, kwargs
-        self._request, self._failures = request, failures
-        self._began = clock.monotonic_s()
-
-    def begins(self) -> None:
-        """Its function is called next."""
-        faults.reach("effect.before")
-
-    def called(self) -> Any:
-        """What its function returns, in this thread; an undo may be a coroutine function, all else was refused."""
-        result = self.fn(*self.args, **self.kwargs)
-        if not is_coroutine(self.fn):
-            return result
-        import asyncio
-
-        return asyncio.run(result)
-
-    def returned(self, result: Any) -> tuple[Ended, int]:
-        """It returned this."""
-        faults.reach("effect.after")
-        return self._ended(result, None)
-
-    def raised(self, error: Exception) -> tuple[Ended, int]:
-        """It raised this. An error that is perdure's own is none of the action's, and is raised again."""
-        if isinstance(error, PerdureError) and not isinstance(error, RecordedError):
-            raise error
-        return self._ended(None, error)
-
-    def streamed(self, chunks: list[Any], returned: Any, *, cut: bool) -> tuple[Ended, int]:
-        """Its stream came to its end, or (`cut`) was left by the code."""
-        faults.reach("effect.after")
-        took_us = self._took_us()
-        return streamed(self._request.call, chunks, returned, cut_us=took_us if cut else None), took_us
-
-    def broke(self, error: Exception, chunks: list[Any], *, cut: bool) -> tuple[Ended, int]:
-        """Its stream raised this, or its time was over, or a chunk cannot be stored, after these chunks."""
-        if isinstance(error, timed.TimeOverError):
-            ended, took_us = self.timed_out()
-        elif isinstance(error, StorableError):
-            ended, took_us = unstorable(self._request.call, error), self._took_us()
-        else:
-            ended, took_us = self.raised(error)
-        return broken_off(ended, chunks, cut_us=took_us if cut else None), took_us
-
-    def cut_short(self, error: BaseException, *, began: bool) -> tuple[Ended, int]:
-        """It was cancelled. `began`: its function had been called."""
-        took_us = self._took_us()
-        return cut_short(self._request.action, error, began=began, took_us=took_us), took_us
-
-    def timed_out(self) -> tuple[Ended, int]:
-        """Its time is over."""
-        return timed_out(self._request.call, self._request.action, failures=self._failures), self._took_us()
-
-    @property
-    def timeout_s(self) -> float | None:
-        """How long it may take."""
-        return self._request.call.options.timeout_s
-
-    def _took_us(self) -> int:
-        return int((clock.monotonic_s() - self._began) * 1e6)
-
-    def _ended(self, result: Any, error: Exception | None) -> tuple[Ended, int]:
-        call, action = self._request.call, self._request.action
-        return attempted(call, action, result, error, failures=self._failures), self._took_us()
-
-
-def verifying(request: Verify) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
-    """The call's `verify`, and what it is called with."""
-    call, verify = request.call, request.call.options.verify
-    if verify is None:
-        return None
-    return verify, call.args, _with_key(verify, call.kwargs, request.action.idempotency_key)
-
-
-def _with_key(fn: Callable[..., Any], kwargs: dict[str, Any], key: str) -> dict[str, Any]:
-    name = calls.shape_of(fn).key_parameter
-    return kwargs if name is None or kwargs.get(name) is not None else {**kwargs, name: IdempotencyKey(key)}
-
-
-def is_coroutine(fn: Any) -> bool:
-    """Whether calling this function gives something to await."""
-    target = plain(fn)
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
 
 
 def is_generator(fn: Any) -> bool:

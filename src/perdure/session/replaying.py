@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.log.summary import Summary
     from perdure.session.declare import Agent
-    from perdure.session.face import Trying
     from perdure.session.keeping.reentry import Start
     from perdure.session.rules.call import Call
     from perdure.session.rules.request import Draft, Reading, Request, Steps
+    from perdure.session.trying import Trying
     from perdure.state.shadow import Changes
     from perdure.stores.contract import Head, Store
 

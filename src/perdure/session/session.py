@@ -21,7 +21,7 @@ from perdure.errors import (
 )
 from perdure.session import parallel, scope, timed
 from perdure.session.child import Child
-from perdure.session.face import Face, check_callable, check_streamable, is_generator, verifying
+from perdure.session.face import Face, check_callable, check_streamable, is_generator
 from perdure.session.keeping.arrivals import arrivals, pass_time
 from perdure.session.keeping.opening import start
 from perdure.session.parallel import Parallel
@@ -45,6 +45,7 @@ from perdure.session.rules.request import (
 )
 from perdure.session.rules.status import status
 from perdure.session.stream import OpenStreams, Stream
+from perdure.session.trying import verifying
 from perdure.session.typed import typed_state
 
 if TYPE_CHECKING:
@@ -52,13 +53,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from perdure.session.declare import Agent
-    from perdure.session.face import Trying
     from perdure.session.keeping.lease import Keeper
     from perdure.session.keeping.opening import Opened
     from perdure.session.rules.call import Options
     from perdure.session.rules.children import Kindergarten, Spawned
     from perdure.session.rules.item import Sent
     from perdure.session.rules.shared import Commons
+    from perdure.session.trying import Trying
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -238,6 +239,7 @@ class Session(Face):
 
     def _save(self, name: str | None, reason: str | None) -> int | None:
         self._sync_typed()
+        self._opened.writer.begins()
         return self._drive(self._core.save(name, reason=reason))  # type: ignore[no-any-return]
 
     def rollback(
@@ -272,6 +274,7 @@ class Session(Face):
         completed, drafts = self._ending(result, completed=completed)
         if completed:
             self._settle_children()
+        self._opened.writer.begins()
         self._drive(self._core.end(*drafts, progress=progress))
         return completed
 
@@ -443,7 +446,10 @@ class Session(Face):
             return trying.timed_out()
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its outcome
             return trying.raised(error)
-        return trying.returned(result)
+        else:
+            return trying.returned(result)
+        finally:
+            trying.over()
 
     def _called(self, trying: Trying) -> Any:
         if trying.timeout_s is None:

@@ -16,8 +16,8 @@ from perdure.session.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from perdure.session.face import Trying
     from perdure.session.session import Session
+    from perdure.session.trying import Trying
 
 
 class Source:

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from perdure.log.action import Action
-    from perdure.session.face import Face, Trying
+    from perdure.session.face import Face
     from perdure.session.rules.call import Call, Options
     from perdure.session.rules.request import Ended
     from perdure.session.session import Session
+    from perdure.session.trying import Trying
 
 T = TypeVar("T")
 
@@ -71,6 +72,11 @@ class Begun:
         self._trying = self._face._trying(Attempt(self.call, self.action, stack, is_stream=True))  # noqa: SLF001
         self._trying.begins()
         return self._trying, stack
+
+    def _over(self) -> None:
+        """The attempt, if there is one, is over."""
+        if self._trying is not None:
+            self._trying.over()
 
     def _ended(self, end: Any = None, *, cut: bool = False) -> tuple[Ended, int]:
         """It came to its end, with what the generator returned; or (`cut`) the code left it."""
@@ -216,6 +222,7 @@ class Stream(Begun, Generic[T]):
         if self.action is not None:
             self._core.streams.give_up(self.action)
         self._close_quietly()
+        self._over()
 
     def _close_quietly(self) -> None:
         try:
@@ -286,6 +293,7 @@ class Stream(Begun, Generic[T]):
         if self.action is None:
             raise AssertionError(f"{self._name} has not begun")
         self._source = None
+        self._over()
         steps = self._core.streams.end(self.call, self.action, ended, duration_us=took_us)
         try:
             again = self._session._drive(steps)  # noqa: SLF001

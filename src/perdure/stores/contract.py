@@ -21,6 +21,7 @@ from perdure.values import REFUSE, Guard
 
 if TYPE_CHECKING:
     from perdure.stores.keys import Keys
+    from perdure.stores.observing import Observers
 
 
 __all__ = ["Batch", "Change", "Head", "Health", "Held", "Item", "Lease", "Point", "Store", "Watch"]
@@ -52,6 +53,9 @@ class Store(ABC):
     forgets: bool = False
     """Whether sessions may go by themselves, so that the id of one that was never deleted is another session's later.
     What is remembered of a session by its id, outside of the store, is looked up again there."""
+
+    observers: Observers | None = None
+    """Who is told of what is done here, by those who do it; None: nobody."""
 
     durable: bool
     """Whether what was acknowledged is there after the process, and the machine, have died."""

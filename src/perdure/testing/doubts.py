@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from perdure import values
 from perdure.errors import Leaving, SuspendedError, UndecidedError, UnstorableError
 from perdure.log.action import Action, Actions
-from perdure.session.face import is_coroutine
 from perdure.session.rules import argument
 from perdure.session.rules import call as calls
 from perdure.session.rules.call import Done, NotDone, Unknown
+from perdure.session.trying import is_coroutine
 from perdure.testing.lives import SESSION
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from perdure.errors import (
 from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.runtime.store import AgentStore
-from perdure.session.face import Face, Trying
+from perdure.session.face import Face
 from perdure.session.rules import call as calls
 from perdure.session.rules.inbox import Inbox
 from perdure.stores import open_store
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Entry
     from perdure.session.rules.request import Attempt, Steps
+    from perdure.session.trying import Trying
     from perdure.testing.bell import Command, Moments
     from perdure.testing.lives import CrashPoint, Trial
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure import clock, limits
 from perdure.errors import DamageError, HeldError, PerdureError, SessionError, StoreFailedError
+from perdure.stores.observing import LeaseLost, Released, RenewalFailed, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,6 +127,8 @@ def takeable(store: Store, newest: Lease, *, wait_s: float, lease_s: float) -> I
             elif clock.monotonic_s() >= end:
                 raise HeldError(_held(seen, wait_s=wait_s, lease_s=lease_s))
             elif watch is None:
+                if store.observers is not None:
+                    store.observers.tell(Waiting(session, seen.lease.owner))
                 watch = stack.enter_context(store.watch(session))
             else:
                 _rest(watch, seen, until=min(end, seen.since + lease_s))
@@ -181,6 +184,7 @@ class Keeper:
         self.store, self._every_s = store, lease_s / 4
         self._leases: dict[tuple[str, int], Lease] = {}
         self._owed: dict[tuple[str, int], Lease] = {}
+        self._lost: set[tuple[str, int]] = set()
         self._doubtful: set[tuple[str, str]] = set()
         self._forgotten: deque[Lease] = deque()
         self._lock = threading.Lock()
@@ -223,6 +227,9 @@ class Keeper:
             self.store.release(lease)
             with self._lock:
                 self._owed.pop(key, None)
+                self._lost.discard(key)
+            if self.store.observers is not None:
+                self.store.observers.tell(Released(*key))
 
     def disown(self, session: str, *, owner: str) -> None:
         """Gives a session back that was taken although the store failed at that: nobody here knows that he has it."""
@@ -269,11 +276,22 @@ class Keeper:
             with self._lock:
                 leases = list(self._leases.values())
             # What cannot be renewed is lost or will be tried again; its next append says which.
-            with contextlib.suppress(PerdureError):
+            try:
                 if self._forgotten:
                     self.give_back()
                     continue
-                renewed = self.store.renew_all(leases)
-                with self._lock:
-                    kept = {(lease.session, lease.epoch): lease for lease in renewed}
-                    self._leases |= {key: lease for key, lease in kept.items() if key in self._leases}
+                self._renewed(self.store.renew_all(leases), leases)
+            except PerdureError as error:
+                if self.store.observers is not None:
+                    self.store.observers.tell(RenewalFailed("", error, len(leases)))
+
+    def _renewed(self, renewed: list[Lease], leases: list[Lease]) -> None:
+        kept = {(lease.session, lease.epoch): lease for lease in renewed}
+        asked = {(lease.session, lease.epoch) for lease in leases}
+        with self._lock:
+            self._leases |= {key: lease for key, lease in kept.items() if key in self._leases}
+            lost = {key for key in asked - kept.keys() - self._lost if key in self._leases}
+            self._lost |= lost
+        if self.store.observers is not None:
+            for key in lost:
+                self.store.observers.tell(LeaseLost(*key))

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from perdure import faults, limits, values
+from perdure import clock, faults, limits, values
 from perdure.errors import (
     ConflictError,
     DamageError,
@@ -32,6 +32,7 @@ from perdure.session.keeping.writer import Writer
 from perdure.session.rules.request import Commit, Draft
 from perdure.session.rules.status import OVER
 from perdure.session.rules.version import Target, due, version_of
+from perdure.stores import observing
 from perdure.stores.conditions import epoch_after
 from perdure.stores.contract import Lease
 from perdure.values import detect
@@ -221,10 +222,11 @@ def _taken(
     store: Store, opening: Opening, seen: Lease | None, *, owner: str, let_go: Callable[[Lease], None]
 ) -> Opened:
     """The session in the epoch after `seen`; None makes it: then nothing has to be read. What is wrong is met first."""
-    session = opening.session
+    session, began_s = opening.session, clock.monotonic_s()
     epoch = epoch_after(seen.epoch if seen else 0, incarnation=store.incarnation())
     writer, reader, tail = (_begin if seen is None else take_up)(store, session, epoch=epoch)
     recorded = opening_of(reader) if tail else None
+    before = writer.summary if tail else None
     if opening.form != "handle" and writer.summary.status in OVER:
         raise Over
     if recorded is not None:
@@ -242,7 +244,21 @@ def _taken(
         if writer.is_unknown:
             _give_back(writer, Lease(session, epoch, owner, 0), let_go)
         raise
-    return Opened(lease, writer, reader, recorded or written[0], [*tail, *written], begin, opening.target)
+    opened = Opened(lease, writer, reader, recorded or written[0], [*tail, *written], begin, opening.target)
+    tell_opened(opened, before, owner=seen.owner if seen else "", began_s=began_s)
+    return opened
+
+
+def tell_opened(opened: Opened, before: Summary | None, *, owner: str, began_s: float) -> None:
+    """Tells those who look on that it is open; `before` is what its log came to (None: new), `owner` who had it."""
+    observers, writer = opened.writer.store.observers, opened.writer
+    if observers is not None:
+        status, point = ("", 0) if before is None else (before.status, before.reentry)
+        took_s = clock.monotonic_s() - began_s
+        epoch, tail = opened.lease.epoch, tuple(opened.tail)
+        observers.tell(
+            observing.Opened(writer.session, epoch, status, owner, point, tail, took_s, is_shared=writer.is_shared)
+        )
 
 
 def _migrated(

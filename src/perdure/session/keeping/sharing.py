@@ -7,9 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perdure import clock
 from perdure.errors import SessionUnknownError
 from perdure.session.keeping.lease import acquire
-from perdure.session.keeping.opening import Opened, check_opened, hold, opening_of, screened, startable, take_up
+from perdure.session.keeping.opening import (
+    Opened,
+    check_opened,
+    hold,
+    opening_of,
+    screened,
+    startable,
+    take_up,
+    tell_opened,
+)
 from perdure.session.rules.request import Commit
 from perdure.session.rules.status import status
 
@@ -25,14 +35,16 @@ def share(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease
 
     That is while somebody has its lease; an owner that is gone, or has stopped moving, has it no more.
     """
-    opening = screened(opening, store.guard)
+    opening, began_s = screened(opening, store.guard), clock.monotonic_s()
     lease = _unheld(store, opening, owner=owner, let_go=let_go)
     writer, reader, tail = take_up(store, opening.session, epoch=None)
     writer.is_shared = True
     recorded = opening_of(reader)
     check_opened(opening, recorded, writer.summary)
     begin = startable(reader, writer.summary, recorded, opening.target, tail=tail)
-    return Opened(lease, writer, reader, recorded, tail, begin, opening.target)
+    opened = Opened(lease, writer, reader, recorded, tail, begin, opening.target)
+    tell_opened(opened, writer.summary, owner="", began_s=began_s)
+    return opened
 
 
 def _unheld(store: Store, opening: Opening, *, owner: str, let_go: Callable[[Lease], None]) -> Lease:

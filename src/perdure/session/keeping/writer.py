@@ -19,6 +19,7 @@ from perdure.log import readable
 from perdure.log.branch import SNAPSHOTS
 from perdure.log.entry import Entry, link
 from perdure.stores.contract import Batch, Point
+from perdure.stores.observing import CommitFailed, Committed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from perdure.log.summary import Summary
     from perdure.session.rules.request import Commit, Draft
     from perdure.stores.contract import Lease, Store
+    from perdure.stores.observing import Observers
 
 T = TypeVar("T")
 
@@ -54,11 +56,17 @@ class Writer:
         self._unknown: tuple[tuple[Record, ...], Callable[[], None]] | None = None
         self.submitted: Future[int] | None = None
         """A commit that was begun with `submit` and not concluded."""
+        self._began_s: float | None = None
 
     @property
     def condition(self) -> int | None:
         """The epoch that the store is to check, None for a writer without a lease."""
         return None if self.is_shared else self.epoch
+
+    def begins(self) -> None:
+        """What the next commit is for begins now: noted if anybody wants to know how long it takes."""
+        if self.store.observers is not None:
+            self._began_s = clock.monotonic_s()
 
     def commit(self, request: Commit) -> int:
         """Writes the drafts; durable on return, `request.then` is called once they are known to be written.
@@ -116,8 +124,12 @@ class Writer:
         try:
             self.sent = future.result()
             faults.reach("append.after")
-        except (FencedError, ConflictError, HeldError, CancelledError):
+        except (FencedError, ConflictError, HeldError, CancelledError) as error:
             self._unknown = None
+            self._failed(error)
+            raise
+        except StoreFailedError as error:
+            self._failed(error)
             raise
         _, written = self._unknown
         self._unknown = None
@@ -147,7 +159,24 @@ class Writer:
         batch = self._batch(drafts, entries, records, summary)
         if request.taken:
             batch = replace(batch, taken=request.taken)
+        if self.store.observers is not None:
+            written = self._observed(batch, entries, written, self.store.observers)
         return batch, written
+
+    def _observed(
+        self, batch: Batch, entries: list[Entry], written: Callable[[], None], observers: Observers
+    ) -> Callable[[], None]:
+        """What is done once it is written, and then told to those who look on."""
+        began_s = self._began_s = (self._began_s if batch.points else None) or clock.monotonic_s()
+        size = sum(len(record.body) for record in batch.records) + sum(map(len, batch.chunks.values()))
+
+        def told() -> None:
+            written()
+            self._began_s = None
+            seconds = clock.monotonic_s() - began_s
+            observers.tell(Committed(self.session, tuple(entries), seconds, size))
+
+        return told
 
     def _append(self, batch: Batch, written: Callable[[], None]) -> None:
         def append() -> None:
@@ -161,12 +190,23 @@ class Writer:
         try:
             result = work()
             faults.reach("append.after")
-        except (FencedError, ConflictError, HeldError, SessionError):
+        except (FencedError, ConflictError, HeldError, SessionError) as error:
             self._unknown = None
+            self._failed(error)
+            raise
+        except StoreFailedError as error:
+            self._failed(error)
             raise
         self._unknown = None
         written()
         return result
+
+    def _failed(self, error: Exception) -> None:
+        """Nothing was written, or nobody knows."""
+        began_s, self._began_s = self._began_s, None
+        if self.store.observers is not None and not isinstance(error, CancelledError):
+            now_s = clock.monotonic_s()
+            self.store.observers.tell(CommitFailed(self.session, error, now_s - (began_s or now_s)))
 
     def resolve(self) -> None:
         """Finds out what became of a commit whose outcome is not known.
