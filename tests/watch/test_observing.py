@@ -437,3 +437,10 @@ KINDS = sorted(Event.__subclasses__(), key=lambda kind: kind.__name__)
 def test_every_event_and_each_of_its_fields_is_on_the_page(kind: type[Event]):
     (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{kind.__name__}` |")]
     assert [field.name for field in fields(kind) if f"`{field.name}`" not in row and field.name != "session"] == []
+
+
+def test_the_example_of_the_page_prints_what_is_done(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    block = PAGE.read_text().partition("```python\n")[2].partition("```")[0]
+    exec(compile(block, "example", "exec"), {})  # noqa: S102 - it is our own page
+    assert capsys.readouterr().out.startswith("chat-7 ['opened', 'owned']")

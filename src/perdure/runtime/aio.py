@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import limits
 from perdure.runtime.branching import ENDED
+from perdure.runtime.watching import AsyncWatching
 from perdure.session.keeping.opening import NO_INPUT
 from perdure.session.waiting import in_thread
 from perdure.values.tokens import MASK
@@ -77,7 +78,7 @@ class AsyncHandle:
             await self._session.__aexit__(kind, error, trace)
 
 
-class AsyncStore:
+class AsyncStore(AsyncWatching):
     """Found at `store.aio`. What each method does, returns and raises is told at its namesake in `AgentStore`."""
 
     def __init__(self, store: AgentStore) -> None:

@@ -43,6 +43,16 @@ class Watching:
         return self.backend.observers.add(observer, aside=aside)
 
 
+class AsyncWatching:
+    """The same for `AsyncStore`: nothing in it waits, so nothing of it is awaited."""
+
+    _store: Watching
+
+    def observe(self, observer: Observer, *, aside: bool = False) -> Callable[[], None]:
+        """See `AgentStore.observe`. It is called in the loop's thread, and must not block it."""
+        return self._store.observe(observer, aside=aside)
+
+
 class Run:
     """Around a run: tells that it began, and what it came to."""
 
