@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from perdure.runtime.outcome import Outcome
+    from perdure.runtime.store import AgentStore
     from perdure.session.keeping.opening import Opening
     from perdure.stores.contract import Store as Backend
     from perdure.stores.observing import Observer
@@ -46,7 +47,7 @@ class Watching:
 class AsyncWatching:
     """The same for `AsyncStore`: nothing in it waits, so nothing of it is awaited."""
 
-    _store: Watching
+    _store: AgentStore
 
     def observe(self, observer: Observer, *, aside: bool = False) -> Callable[[], None]:
         """See `AgentStore.observe`. It is called in the loop's thread, and must not block it."""
