@@ -4,12 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.recovery.messages import MessageProblem, completed, problems
+    from perdure.recovery.messages import MessageProblem, acompleted, completed, problems
 
-__all__ = ["MessageProblem", "completed", "problems"]
+__all__ = ["MessageProblem", "acompleted", "completed", "problems"]
 
 _LATE = {
     "MessageProblem": "perdure.recovery.messages",
+    "acompleted": "perdure.recovery.messages",
     "completed": "perdure.recovery.messages",
     "problems": "perdure.recovery.messages",
 }

@@ -7,13 +7,20 @@ of a call comes in through `session`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from perdure.recovery.messages.detect import SHAPES, shape_named
-from perdure.recovery.messages.pairing import RULES, MessageProblem, judged, pair
+from perdure.recovery.messages.known import asked, ending
+from perdure.recovery.messages.pairing import RULES, MessageProblem, Paired, judged, pair
 from perdure.recovery.messages.repair import made_whole, opened
-from perdure.recovery.messages.shape import INTERRUPTED, NOT_DONE, UNKNOWN
+from perdure.recovery.messages.shape import INTERRUPTED, NOT_DONE, UNKNOWN, Ending
+from perdure.session.recalling import recalled, recalled_async
+
+if TYPE_CHECKING:
+    from perdure.session.async_session import AsyncSession
+    from perdure.session.rules.recall import Asked, Told
+    from perdure.session.session import Session
 
 __all__ = [
     "INTERRUPTED",
@@ -21,6 +28,7 @@ __all__ = [
     "RULES",
     "SHAPES",
     "MessageProblem",
+    "acompleted",
     "completed",
     "problems",
 ]
@@ -38,17 +46,63 @@ def problems(messages: Iterable[Any], *, shape: str | None = None, continued: bo
     return [] if chosen is None else judged(chosen, told, pair(chosen, told, continued=continued))
 
 
-def completed(messages: Iterable[Any], *, shape: str | None = None, continued: bool = False) -> list[Any]:
+def completed(
+    messages: Iterable[Any],
+    *,
+    shape: str | None = None,
+    continued: bool = False,
+    session: Session | None = None,
+    say: Callable[[Any], str] | None = None,
+) -> list[Any]:
     """These messages as a strict provider takes them: each call has one result, directly behind it, in order.
 
     A new list; messages that are right are the very same objects in it, and with nothing to mend it has just those. A
-    call without a result gets one that says that it was interrupted. Results that are misplaced are moved; those that
-    belong to no call, and second ones of a call, are left out, which is logged. Nothing else is ever left out. What no
-    result can mend stays, and `problems` tells of it. Arguments and errors are those of `problems`.
+    call without a result gets the one that the journal of `session` knows, and one that says that it was interrupted if
+    it knows none; what it knew is recorded, so that a replay gives the same. `say` makes the text of a known result: by
+    default a str is one, and all else is JSON. Results that are misplaced are moved; those that belong to no call, and
+    second ones of a call, are left out, which is logged. Nothing else is ever left out. What no result can mend stays,
+    and `problems` tells of it. Raises what `problems` does, and `RefusedError` inside an action of the session.
     """
-    told = list(messages)
-    chosen = shape_named(shape, told)
-    if chosen is None:
-        return told
-    paired = pair(chosen, told, continued=continued)
-    return made_whole(chosen, told, paired, [UNKNOWN] * len(opened(paired)))
+    mending = _Mending(messages, shape, continued=continued)
+    if session is None or not mending.opened:
+        return mending.done([UNKNOWN] * len(mending.opened))
+    return mending.told(recalled(session, mending.asked()), say)
+
+
+async def acompleted(
+    messages: Iterable[Any],
+    *,
+    session: AsyncSession,
+    shape: str | None = None,
+    continued: bool = False,
+    say: Callable[[Any], str] | None = None,
+) -> list[Any]:
+    """Does what `completed` does, in an event loop."""
+    mending = _Mending(messages, shape, continued=continued)
+    if not mending.opened:
+        return mending.done([])
+    return mending.told(await recalled_async(session, mending.asked()), say)
+
+
+class _Mending:
+    """One list that is made whole: what is open in it, and the new list once it is known how that ended."""
+
+    def __init__(self, messages: Iterable[Any], shape: str | None, *, continued: bool) -> None:
+        self._messages = list(messages)
+        self._shape = shape_named(shape, self._messages)
+        self._paired = pair(self._shape, self._messages, continued=continued) if self._shape else Paired([], [])
+        self.opened = opened(self._paired)
+
+    def asked(self) -> list[Asked]:
+        """The open calls, as a journal is asked about them."""
+        return asked([call for turn in self._paired.turns for call in turn.calls], self.opened)
+
+    def told(self, known: list[Told], say: Callable[[Any], str] | None) -> list[Any]:
+        """The new list, with what a journal knows."""
+        return self.done([ending(each, say) for each in known])
+
+    def done(self, endings: list[Ending]) -> list[Any]:
+        """The new list, with these endings of the open calls."""
+        if self._shape is None:
+            return self._messages
+        return made_whole(self._shape, self._messages, self._paired, endings)

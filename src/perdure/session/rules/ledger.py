@@ -95,6 +95,13 @@ class Ledger:
         self.claimed.add(seq)
         return self._waiting[parent].pop(seq)
 
+    def take(self, seq: int) -> None:
+        """The code has no need to call this one again; one that is claimed already, or not recorded here, stays so."""
+        action = self.actions.get(seq)
+        if action is not None and self._waiting[action.parent].pop(seq, None) is not None:
+            self._by_match[(action.parent, *action.match)].remove(seq)
+            self.claimed.add(seq)
+
     def next(self, parent: int | None, match: tuple[Any, ...]) -> Action | None:
         """What `claim` would give; it stays unclaimed."""
         queue = self._by_match.get((parent, *match))
