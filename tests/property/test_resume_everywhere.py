@@ -133,12 +133,17 @@ def test_code_that_grew_at_its_end_goes_on() -> None:
 # --- controls --------------------------------------------------------------------------------------------------------
 
 
+TRIES = 20
+"""What threads do at the same time comes in another order each time: some rules are broken only by one of them."""
+
+
 @pytest.mark.parametrize("rule", WRONG)
 def test_a_wrong_rule_is_caught(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put_in, name = WRONG[rule]
     want = live(PLAYS[name]) if name in PLAYS else None
     put_in(monkeypatch)
-    assert (everywhere(PLAYS[name], want=want) if want else _changed(CHANGED[name])) is not None
+    tries = (everywhere(PLAYS[name], want=want) if want else _changed(CHANGED[name]) for _ in range(TRIES))
+    assert any(caught is not None for caught in tries)
 
 
 def test_without_a_wrong_rule_these_programs_break_nothing() -> None:

@@ -115,10 +115,20 @@ VERSIONED: Final = _has_versions()
 
 words: Final[Any] = _words() if VERSIONED else None
 
+UNKNOWN: Final = 0
+"""No dict has this version."""
+
+
+def version(container: Any) -> int:
+    """The version of a dict now; `UNKNOWN` where there are none, and for anything else."""
+    return words[version_place(container)] if VERSIONED and type(container) is dict else UNKNOWN
+
 
 def prefix(a: bytes, b: bytes) -> int:
     """How many objects `a` and `b` begin with in common."""
     low, high = 0, min(len(a), len(b)) // WIDTH
+    if a[:WIDTH] != b[:WIDTH]:
+        return 0
     if a[: high * WIDTH] == b[: high * WIDTH]:
         return high
     while high - low > 1:

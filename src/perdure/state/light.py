@@ -35,11 +35,12 @@ def light(
         path = _path(node, parts)
         if path is None:
             return None
-        now = node.live.copy()
+        reading = Reading(node)
+        now = reading.now
         found = _set(node, now, path) if type(now) is dict else _appended(survey, node, now, path, append_only)
         if found is None:
             return None
-        survey.readings[node] = Reading(node, now)
+        survey.readings[node] = reading
         ops += found
     return survey, ops
 
@@ -50,7 +51,7 @@ def _path(node: Node, parts: Mapping[str, Any]) -> list[Any] | None:
     while node.parent is not None and not node.more and type(node.live) is not tuple:
         parent = node.parent
         held = parts if parent.live is None else parent.live
-        step = _step(node.live, held)
+        step = _step(node, held)
         if step is None:
             return None
         path.append(step)
@@ -60,15 +61,23 @@ def _path(node: Node, parts: Mapping[str, Any]) -> list[Any] | None:
     return None
 
 
-def _step(value: Any, held: Any) -> Any:
+def _step(node: Node, held: Any) -> Any:
+    """Where the node is in what holds it: mostly where it was."""
+    value, step = node.live, node.step
     if type(held) is list:
-        at = find(raw(held.copy()), raw([value]))
-        return None if at < 0 else at
-    if type(held) is not tuple:
-        for key, each in held.items():  # a loop: most saves come here, and a generator would cost more than it finds
+        if type(step) is not int or not step < len(held) or held[step] is not value:
+            at = find(raw(held.copy()), raw([value]))
+            node.step = None if at < 0 else at
+        return node.step
+    if type(held) is tuple:
+        return None
+    if step is None or held.get(step) is not value:
+        for key, each in held.items():
             if each is value:
+                node.step = key
                 return key
-    return None
+        return None
+    return step
 
 
 def _set(node: Node, now: dict[Any, Any], path: list[Any]) -> list[Op] | None:
@@ -108,10 +117,10 @@ def _appended(
 def _taken(survey: Survey, item: Any, parent: Node, calm: str | None) -> bool:
     if type(item) is not dict:
         return all_leaves([item])
-    copy = item.copy()
-    if survey.node(item) is not None or not all_leaves(list(copy.values())) or not all_leaves(list(copy)):
+    fresh = Node.of(item)
+    if survey.node(item) is not None or not all_leaves(list(fresh.old.values())) or not all_leaves(list(fresh.old)):
         return False
-    fresh = survey.fresh[id(item)] = Node(item, copy)
+    survey.fresh[id(item)] = fresh
     survey.gained.append((fresh, parent))
     if calm is not None:
         survey.calm[fresh] = calm

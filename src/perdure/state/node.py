@@ -24,15 +24,23 @@ class Node:
 
     `live` is the object. `old` is what it held: a shallow copy of a dict or list, the tuple itself, the mark of a leaf.
     `plain` says that it holds nothing that has a node. Parents are the nodes that held it, once for each occurrence.
+    `version` is that of a dict before `old` was read from it; `step` is where it was last found in its parent.
     """
 
-    __slots__ = ("block", "live", "more", "old", "parent", "plain")
+    __slots__ = ("block", "live", "more", "old", "parent", "plain", "step", "version")
 
-    def __init__(self, live: Any, old: Any, *, plain: bool = True) -> None:
-        self.live, self.old, self.plain = live, old, plain
+    def __init__(self, live: Any, old: Any, *, version: int = identity.UNKNOWN) -> None:
+        self.live, self.old, self.plain, self.version = live, old, True, version
+        self.step: Any = None
         self.parent: Node | None = None
         self.more: list[Node] | None = None
         self.block: Any = None
+
+    @classmethod
+    def of(cls, container: Any) -> Node:
+        """One for a container that is new, as it is now."""
+        version = identity.version(container)
+        return cls(container, copied(container), version=version)
 
     def parents(self) -> list[Node]:
         """The nodes that held it."""
@@ -60,13 +68,15 @@ class Reading:
     `odd` marks a dict whose referents are not simply its values in order: one with keys that are not strings, or the
     `__dict__` of an instance. It is looked at through a tuple of its values. `keys` is None when they are those of the
     node's `old`: then a dict that was not odd is not. A dict that has a version needs none of this. `ends` is how much
-    of the content is the same (`identity.ends`).
+    of the content is the same (`identity.ends`). Without `now` it is read from the live container, after its `version`.
     """
 
-    __slots__ = ("ends", "ids", "keys", "now", "odd")
+    __slots__ = ("ends", "ids", "keys", "now", "odd", "version")
 
-    def __init__(self, node: Node, now: Any) -> None:
-        self.now, self.odd = now, False
+    def __init__(self, node: Node, now: Any = None) -> None:
+        self.version = identity.version(node.live)
+        self.now = now = copied(node.live) if now is None else now
+        self.odd = False
         self.keys: bytes | None = None
         self.ends: tuple[int, int] | None = None
         self.ids = b""

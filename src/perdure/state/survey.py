@@ -16,7 +16,7 @@ from typing import Any
 from perdure import limits, values
 from perdure.errors import LimitError, UnstorableError
 from perdure.state.identity import FEW, ends, find, raw
-from perdure.state.node import Node, Reading, all_leaves, content, copied, is_fixed, is_leaf, mark, steps
+from perdure.state.node import Node, Reading, all_leaves, content, is_fixed, is_leaf, mark, steps
 from perdure.values.path import key_step
 
 DEPTH_MAX = limits.DEPTH_MAX - 8
@@ -130,7 +130,7 @@ class Survey:
         return [kid for kid in kids if id(kid.live) in here]
 
     def _settle(self, node: Node, trail: Trail, *, depth: int, calm: str | None) -> None:
-        reading = self.readings[node] = Reading(node, copied(node.live))
+        reading = self.readings[node] = Reading(node)
         if node.plain and len(reading.now) <= FEW and all_leaves(content(reading.now)):
             return
         old, now = content(node.old), content(reading.now)
@@ -164,7 +164,7 @@ class Survey:
         elif depth > DEPTH_MAX:
             raise LimitError(f"{shown(self.path(trail))}: nested deeper than {DEPTH_MAX} levels")
         else:
-            node = Node(value, copied(value))
+            node = Node.of(value)
         self.fresh[id(value)] = node
         self.gained.append((node, parent))
         if calm is not None:

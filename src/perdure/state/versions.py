@@ -2,24 +2,21 @@
 
 A version is a number that every change makes another and that no dict had before, so the same number means the same
 objects under the same keys in the same order. Another number means only that the dict must be looked at: it may hold
-what it held. A version is taken for good only when the dict was looked at after it was read.
+what it held. A version is known only of a dict that was read after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping
 from itertools import compress
 from operator import itemgetter, ne
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.state.identity import version_place, words
-from perdure.state.node import Node, unmoved
+from perdure.state.identity import UNKNOWN, version_place, words
+from perdure.state.node import Node, Reading, unmoved
 
 if TYPE_CHECKING:
     from perdure.state.watch import Watch
-
-_UNKNOWN: Final = 0
-"""No dict has this version."""
 
 _ANY: Final[dict[str, Any]] = {}
 """Asked for first, twice: then what comes is a tuple, also of no dict."""
@@ -48,16 +45,16 @@ class Versions:
         for at in compress(range(len(known)), map(ne, known, self._known)):
             node = self.nodes[at - _FIRST]
             if not unmoved(node.live, node.old):
-                known[at] = _UNKNOWN
+                known[at] = UNKNOWN
                 found.append(node)
         self._known = tuple(known)
         return found
 
-    def revise(self, nodes: Iterable[Node]) -> None:
-        """Some hold what was read of them: whether they still do is seen at the next look."""
+    def revise(self, readings: Mapping[Node, Reading]) -> None:
+        """Some hold what was read of them. If they were changed since, they have another version by now."""
         known = list(self._known)
-        for node in nodes:
-            known[self.nodes.index(node) + _FIRST] = _UNKNOWN
+        for node, reading in readings.items():
+            known[self.nodes.index(node) + _FIRST] = reading.version
         self._known = tuple(known)
 
     def drop(self, gone: Collection[Node]) -> None:
@@ -70,7 +67,7 @@ class Versions:
     def extend(self, nodes: list[Node]) -> None:
         """Watches these from now on; what they hold is what their `old` says."""
         self.nodes += nodes
-        self._known += (_UNKNOWN,) * len(nodes)
+        self._known += tuple(node.version for node in nodes)
         self._look_at([*self._places[_FIRST:], *(version_place(node.live) for node in nodes)])
         for node in nodes:
             node.block = self

@@ -53,6 +53,9 @@ def same(a: Any, b: Any) -> bool:
     Plain containers and leaves are compared without encoding them. Raises UnstorableError if it meets values that are
     not the same object and cannot be stored. Must not be given a value that contains itself.
     """
+    kind = type(a)
+    if kind not in CONTAINERS:
+        return a is b or (kind is type(b) and _same_leaf(a, b, kind))
     pending = [(a, b)]
     while pending:
         one, other = pending.pop()
