@@ -137,6 +137,7 @@ WITNESS_AGAIN_S: Final = 1.0
 WITNESS_BYTES: Final = 256 * 1024
 """The file of a witness is written anew when it is longer than this, and than twice what counts of it."""
 
+<<<<<<< HEAD
 OBSERVER_S: Final = 0.1
 """Whoever looks on at a store and takes longer than this over an event is warned of."""
 
@@ -145,3 +146,28 @@ OBSERVED_COUNT_MAX: Final = 4096
 
 OBSERVER_END_S: Final = 5.0
 """How long the closing of a store waits until an observer aside was told what waits for it."""
+=======
+JOURNAL_BYTES: Final = 64 << 20
+"""A file of the journal's mirror is put aside before it is longer than this, unless it is said otherwise."""
+
+JOURNAL_BYTES_MIN: Final = 4096
+"""The least that may be said."""
+
+JOURNAL_BACKUPS_COUNT: Final = 5
+"""So many files that were put aside are kept, unless it is said otherwise."""
+
+JOURNAL_BACKUPS_COUNT_MAX: Final = 1000
+"""The most that may be said."""
+
+JOURNAL_READ_BYTES: Final = 1 << 20
+"""So much of a mirror is read, or written, at once."""
+
+JOURNAL_BUSY_S: Final = 5.0
+"""How long who writes to a mirror waits for other processes that do; then it tries again later."""
+
+JOURNAL_WAIT_S: Final = 5.0
+"""How long the closing of a store waits until its journal is mirrored; then the next opening makes up for it."""
+
+JOURNAL_AGAIN_S: Final = 1.0
+"""When a mirror that could not be written is tried again."""
+>>>>>>> acef698 (journal: a document a line, chosen, followed, mirrored)

@@ -20,6 +20,7 @@ from perdure.cli import (
     forgetting,
     keeping,
     keys,
+    logs,
     looking,
     moving,
     options,
@@ -62,7 +63,7 @@ app.command(rich_help_panel=RUN)(running.run)
 app.command(rich_help_panel=RUN)(running.resume)
 app.command(rich_help_panel=LOOK)(looking.ls)
 app.command(rich_help_panel=LOOK)(looking.show)
-app.command(rich_help_panel=LOOK)(looking.log)
+app.command(rich_help_panel=LOOK)(logs.log)
 app.command(rich_help_panel=LOOK)(looking.state)
 app.command(rich_help_panel=LOOK, context_settings=options.DASHED)(branching.diff)
 app.command(rich_help_panel=DECIDE)(deciding.checkpoint)

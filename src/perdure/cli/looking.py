@@ -1,28 +1,25 @@
-"""`ls`, `show`, `log` and `state`: look at sessions. They need no lease and change nothing."""
+"""`ls`, `show` and `state`: look at sessions. They need no lease and change nothing."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from perdure import values
-from perdure.cli import options, output, records, shape, versions
+from perdure.cli import options, output, shape, versions
 from perdure.cli.place import Place, place
 from perdure.cli.running import tell_question
 from perdure.cli.text import age, as_point, one_line, written
 from perdure.errors import NoPointError
 from perdure.log import points
-from perdure.log.readable import document, json_of, moment
+from perdure.log.readable import json_of, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch as LogBranch
-    from perdure.log.entry import Entry
     from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
     from perdure.runtime.listed import SessionInfo
     from perdure.runtime.store import AgentStore
@@ -229,47 +226,6 @@ def _next(found: Detail, where: Place) -> str | None:
     if info.status in ("completed", "running") or info.form == "handle":
         return None
     return f"{'then' if found.questions else 'to go on'}: {where.command('resume', info.id)}"
-
-
-def log(
-    session: options.Session,
-    *,
-    ndjson: Annotated[bool, typer.Option("--ndjson", help="One record per line, decoded, as JSON.")] = False,
-    after: Annotated[int, typer.Option("--after", metavar="SEQ", min=0, help="Only the records after this one.")] = 0,
-    branch: Branch = None,
-    follow: Annotated[
-        bool,
-        typer.Option("--follow", "-f", help="Go on with new records as they come, until the session is completed."),
-    ] = False,
-    store: options.Store = None,
-    as_json: options.Json = False,
-) -> None:
-    """Print the records of a session, verified, oldest first."""
-    if follow and (as_json or branch is not None):
-        raise typer.BadParameter("--follow goes with --ndjson or text, and follows all of the log")
-    with place(store).open() as opened:
-        if branch is not None:
-            entries: Iterable[Entry] = [e for e in opened.branch(session, as_point(branch)) if e.seq > after]
-        elif follow:
-            entries = opened.follow(session, after=after)
-        else:
-            entries = opened.log(session, after=after)
-        if as_json:
-            found = [document(entry, session) for entry in entries]
-            output.document({"session": session, "records": found})
-        else:
-            with contextlib.suppress(*([KeyboardInterrupt] if follow else [])):
-                _print_records(entries, session, ndjson=ndjson)
-
-
-def _print_records(entries: Iterable[Entry], session: str, *, ndjson: bool) -> None:
-    """Each as it comes."""
-    for entry in entries:
-        if ndjson:
-            output.line(document(entry, session))
-        else:
-            output.say(f"{entry.seq:>6} {moment(entry.time_us)[:23]} {entry.kind:<15} {records.line(entry)}".rstrip())
-        sys.stdout.flush()
 
 
 def state(

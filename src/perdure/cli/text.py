@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -54,6 +55,20 @@ def seconds_of(text: str) -> float:
     if found is None:
         raise ValueError(f"{text!r} is no age: write it as 90s, 15min, 12h or 30d")
     return float(found[1]) * next(size for size, unit in _UNITS if unit == found[2])
+
+
+def moment_of(text: str) -> int:
+    """A moment as people write it, as microseconds since 1970: an age (`2h`), or a time of ISO 8601.
+
+    A time without a zone is of the zone of this machine. Raises `ValueError`.
+    """
+    if _AGE.fullmatch(text.strip()):
+        return clock.now_us() - round(seconds_of(text) * 1e6)
+    try:
+        found = dt.datetime.fromisoformat(text.strip()).astimezone()
+    except ValueError:
+        raise ValueError(f"{text!r} is no moment: write it as 2h, 2026-01-31 or 2026-01-31T12:00:00Z") from None
+    return (found - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
 def size_of(text: str) -> int:

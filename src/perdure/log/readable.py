@@ -46,8 +46,13 @@ def document(entry: Entry, session: str) -> dict[str, Any]:
 
 def view(entry: Entry) -> str:
     """What a record says, as the text of a JSON object, ASCII on one line; long fields only by their length."""
-    body = {name: _shown(name, _brief(name, value)) for name, value in entry.body.items() if name != "manifest"}
+    body = {name: brief(name, value) for name, value in entry.body.items() if name != "manifest"}
     return json.dumps(body, separators=(",", ":"))
+
+
+def brief(name: str, value: Any) -> Any:
+    """One field, without secrets; what is long in it only by its length."""
+    return _shown(name, _brief(name, value))
 
 
 def _shown(name: str, field: Any) -> Any:

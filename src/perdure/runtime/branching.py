@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure import limits
 from perdure.errors import SessionUnknownError
@@ -125,6 +125,19 @@ class Branching:
                 for _ in range(round(limits.LOOK_S / limits.FOLLOW_S)):
                     if stopped.is_set() or watch.wait(limits.FOLLOW_S):
                         break
+
+    def journal(self, session: str | None = None, *, after: int = 0) -> Iterator[dict[str, Any]]:
+        """The journal for reading: a document for each time an action ended, as a mirror has it (`docs/journal.md`).
+
+        Of one session, those of records after this number, what a fork has from another left out; without one of all,
+        in order of time. Raises `SessionUnknownError`, `DamageError`.
+        """
+        from perdure.ops.journal.owing import in_time, lines_of
+
+        if session is None:
+            return in_time(self.backend)
+        head = self.backend.head(check_session_id(session))
+        return (line for line in lines_of(self.backend, head) if line["seq"] > after)
 
     def _entries(self, session: str) -> list[Entry]:
         """All records. Raises `SessionUnknownError`, also if there are none."""

@@ -11,9 +11,9 @@ from typing import Any, Final
 from perdure.values import tokens
 
 LOGGERS: Final = (
-    *("perdure.gc", "perdure.inbox", "perdure.keyframes", "perdure.observing", "perdure.recovery", "perdure.scrub"),
-    *("perdure.secrets", "perdure.session", "perdure.snapshots", "perdure.state", "perdure.store", "perdure.stream"),
-    *("perdure.tiered", "perdure.witness"),
+    *("perdure.gc", "perdure.inbox", "perdure.journal", "perdure.keyframes", "perdure.observing"),
+    *("perdure.recovery", "perdure.scrub", "perdure.secrets", "perdure.session", "perdure.snapshots"),
+    *("perdure.state", "perdure.store", "perdure.stream", "perdure.tiered", "perdure.witness"),
 )
 """All that anything is logged to."""
 
