@@ -137,7 +137,6 @@ WITNESS_AGAIN_S: Final = 1.0
 WITNESS_BYTES: Final = 256 * 1024
 """The file of a witness is written anew when it is longer than this, and than twice what counts of it."""
 
-<<<<<<< HEAD
 OBSERVER_S: Final = 0.1
 """Whoever looks on at a store and takes longer than this over an event is warned of."""
 
@@ -146,7 +145,7 @@ OBSERVED_COUNT_MAX: Final = 4096
 
 OBSERVER_END_S: Final = 5.0
 """How long the closing of a store waits until an observer aside was told what waits for it."""
-=======
+
 JOURNAL_BYTES: Final = 64 << 20
 """A file of the journal's mirror is put aside before it is longer than this, unless it is said otherwise."""
 
@@ -170,4 +169,3 @@ JOURNAL_WAIT_S: Final = 5.0
 
 JOURNAL_AGAIN_S: Final = 1.0
 """When a mirror that could not be written is tried again."""
->>>>>>> acef698 (journal: a document a line, chosen, followed, mirrored)

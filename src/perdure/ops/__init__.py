@@ -1,1 +1,22 @@
 """What is done to sessions from outside, by people and programs that operate a store."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.ops.journal.policy import Journal
+
+__all__ = ["Journal"]
+
+_LATE = {"Journal": "perdure.ops.journal.policy"}
+"""Where the names are: each is loaded by the first who uses it."""
+
+if not TYPE_CHECKING:  # a type checker would take every name for one that this gives
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LATE[name]), name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATE})

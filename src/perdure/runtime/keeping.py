@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.ops.erasure import Erased, Erasure
     from perdure.ops.going_on import GoneOn
     from perdure.ops.gone import GcReport
+    from perdure.ops.journal.mirroring import Mirroring
     from perdure.ops.rekey import Rekeyed
     from perdure.ops.restored import Accepted
     from perdure.ops.retention import Retention
@@ -35,6 +36,8 @@ class Keeping:
 
     backend: Backend
     keeper: Keeper
+    mirror: Mirroring | None = None
+    """The mirror of the journal, if it was asked for: `state` says how it stands, `flush` waits for it."""
     _lease_s: float
 
     if TYPE_CHECKING:
@@ -122,6 +125,8 @@ class Keeping:
         gone = self._erasable(session, family=family)
         who = By(self.backend.guard.text(by, at="by"), self.backend.guard.text(reason, at="reason"))
         done = [erase(self.backend, one, family=False, by=who) for one in gone]
+        if self.mirror is not None:
+            self.mirror.forget(gone)
         return Erased(gone, "; ".join(one.left for one in done if one.left))
 
     def erased(self) -> Table[Erasure]:

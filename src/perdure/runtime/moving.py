@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from perdure.ops.company import Sending
     from perdure.ops.convert import Converted
+    from perdure.ops.journal.mirroring import Mirroring
     from perdure.ops.receiving import Holder
     from perdure.ops.transfer import Moved, Sent
     from perdure.runtime.copying import Copied
@@ -36,6 +37,7 @@ class Moving:
 
     backend: Backend
     keeper: Keeper
+    mirror: Mirroring | None
     _lease_s: float
 
     if TYPE_CHECKING:
@@ -166,6 +168,8 @@ class Moving:
     def _holder(self) -> Holder:
         from perdure.ops.receiving import Holder
 
+        if self.mirror is not None:
+            self.mirror.look_again()
         return Holder(self.backend, self.keeper, self._owner, self._lease_s)
 
     def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:

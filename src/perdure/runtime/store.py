@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from perdure.log.entry import Entry
+    from perdure.ops.journal.policy import Journal
     from perdure.recovery.verify import Report
     from perdure.runtime import operator
     from perdure.runtime.content import ActionContent
@@ -353,6 +354,8 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
         self.keeper.close()
         if self.backend.observers is not None:
             self.backend.observers.end()
+        if self.mirror is not None:
+            self.mirror.close()
         self.backend.close()
 
     def __enter__(self) -> Self:
@@ -384,6 +387,7 @@ def open_agent_store(
     witness: WitnessGiven | None = None,
     secrets: str | None = None,
     password: values.Secret | str | None = None,
+    journal: Journal | None = None,
     **options: Any,
 ) -> AgentStore:
     """Opens the store at this URL, making it if it is not there: `agents.db`, `sqlite:///path`, `memory:`.
@@ -399,7 +403,8 @@ def open_agent_store(
     now on is encoded (`docs/protocols.md`); what is there is read whatever it was. `witness` is told outside of the
     store what is written, and asked before anything is read (`docs/protection.md`): the path of a file, an object with
     `tell` and `told`, or a function to tell. `secrets` is what is done about what looks like a secret on its way in
-    (`docs/secrets.md`): `refuse` (without it), `mask` or `allow`. Raises `StoreUrlError`, `FormatNewerError`,
+    (`docs/secrets.md`): `refuse` (without it), `mask` or `allow`. The action `journal` is mirrored in files beside the
+    store if it says where (`docs/journal.md`). Raises `StoreUrlError`, `FormatNewerError`,
     `StoreFailedError`, `ProtocolError`, `WitnessFailedError`, `KeyNeededError`; with keys `KeyWrongError`,
     `StorePlainError`, `KeysError`.
     """
@@ -415,7 +420,21 @@ def open_agent_store(
     store.backend.protocol = protocol
     if guard is not None:
         store.backend.guard = guard
+    if journal is not None:
+        _mirrored(store, journal)
     return store
+
+
+def _mirrored(store: AgentStore, journal: Journal) -> None:
+    from perdure.ops.journal.mirroring import Mirroring
+
+    try:
+        store.mirror = Mirroring(store.backend, journal)
+    except BaseException:
+        store.close()
+        raise
+    store.observe(store.mirror.observe)
+    store.mirror.start()
 
 
 def _witnessed(backend: Backend, witness: WitnessGiven, keys: Keys | None) -> Backend:

@@ -17,12 +17,14 @@ from perdure.errors import ClosedError, DamageError, PerdureError, RefusedError,
 from perdure.ops.journal import owing
 from perdure.ops.journal.mirror import Mirror
 from perdure.stores.ids import HOUSE
+from perdure.stores.observing import Committed, Opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.ops.journal.policy import Journal
     from perdure.stores.contract import Head, Store
+    from perdure.stores.observing import Event
 
 _log = logging.getLogger("perdure.journal")
 
@@ -82,16 +84,12 @@ class Mirroring:
         check(store, policy)
         self._store, self.policy = store, policy
         self._is_outline = store.keys is not None and policy.of_sealed == "outline"
-        self._begin()
-
-    def _begin(self) -> None:
-        """As it is at first, and again in a process that was forked, which has neither the thread nor the lock."""
         self._pid = os.getpid()
         self._mirror = Mirror(self.policy)
         self._changed = threading.Condition()
         self._owed: dict[str, None] = {}
         self._doing: set[str] = set()
-        self._is_all_owed, self._closed, self._hurry = True, False, False
+        self._is_all_owed, self._closed, self._hurry, self._is_to_look = True, False, False, False
         self._lines = self._faults = 0
         self._error = ""
         self._thread: threading.Thread | None = None
@@ -106,10 +104,17 @@ class Mirroring:
         """Begins with what is owed from before."""
         self.tell(())
 
+    def observe(self, event: Event) -> None:
+        """Hears what is done in the store."""
+        if isinstance(event, Committed | Opened):
+            self.tell((event.session,))
+
+    def look_again(self) -> None:
+        """Sessions are brought in that nobody tells of: before it is closed, all are looked at."""
+        self._is_to_look = True
+
     def tell(self, sessions: Iterable[str]) -> None:
         """These sessions were written to."""
-        if os.getpid() != self._pid:
-            self._begin()
         with self._changed:
             self._owed |= dict.fromkeys(session for session in sessions if session not in HOUSE)
             if self._thread is None and not self._closed:
@@ -122,6 +127,7 @@ class Mirroring:
         if os.getpid() != self._pid:
             return False
         with self._changed:
+            self._is_all_owed, self._is_to_look = self._is_all_owed or self._is_to_look, False
             self._hurry = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._error or not self._owes(), timeout=limits.JOURNAL_WAIT_S)
