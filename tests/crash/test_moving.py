@@ -32,7 +32,7 @@ from perdure.errors import (
 from perdure.log import Record, stub
 from perdure.log.summary import unfinished
 from perdure.ops import portable, receiving, transfer
-from perdure.ops.rebuild import rebuild
+from perdure.recovery.rebuild import rebuild
 from perdure.runtime.store import AgentStore, open_agent_store
 from perdure.session.keeping.keyframer import Keyframer
 from perdure.session.keeping.opening import summary_of

@@ -81,6 +81,18 @@ class Action:
     tried: int = 0
     """The record of its newest attempt, if that is not the first."""
     timeout_s: float | None = None
+    lost: bool = False
+    """Whether it was met where records cannot be read: its effect may have happened there, under another key."""
+
+    @property
+    def must_be_settled(self) -> bool:
+        """Whether it is in doubt in a way that no second attempt may answer."""
+        return self.outcome is None and (self.effect == STRICTNESS[-1] or self.is_perhaps_done)
+
+    @property
+    def is_perhaps_done(self) -> bool:
+        """Whether it is in doubt for what may lie in records that cannot be read: it was never attempted here."""
+        return self.lost and self.outcome is None and self.attempts == 1
 
     @property
     def known(self) -> Outcome | None:
@@ -132,13 +144,16 @@ _STARTED = (
 def started(entry: Entry) -> Action:
     """The action that a record of its first start begins."""
     told = {field: entry.body[field] for field in _STARTED}
-    return Action(seq=entry.seq, started_us=entry.time_us, timeout_s=entry.body.get("timeout_s"), **told)
+    since = entry.body.get("started_us", entry.time_us)
+    lost = entry.body.get("lost", False)
+    return Action(seq=entry.seq, started_us=since, timeout_s=entry.body.get("timeout_s"), lost=lost, **told)
 
 
 def started_body(action: Action) -> dict[str, Any]:
     """The body of the record of an action's first start."""
     told = {field: getattr(action, field) for field in _STARTED}
-    return {**told, "of": None, "attempt": 1, "timeout_s": action.timeout_s}
+    body = {**told, "of": None, "attempt": 1, "timeout_s": action.timeout_s}
+    return body | {"lost": True} if action.lost else body
 
 
 def outcome_body(outcome: Outcome) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from perdure.errors import (
     WitnessError,
 )
 from perdure.ops.collection import collected, sweep
-from perdure.ops.rebuild import DERIVED, rebuild
 from perdure.ops.rekey import left
 from perdure.ops.retention import EVERYTHING
 from perdure.recovery import restore
+from perdure.recovery.rebuild import DERIVED, rebuild
 from perdure.recovery.verify import verify
 from perdure.session.keeping.lease import is_dead, owner_text
 from perdure.session.keeping.opening import check_end, summary_of

@@ -1,15 +1,17 @@
-"""What is done after the fault: damage found, histories made whole, and the newest state that is provably good."""
+"""What is done after the fault: damage found, the newest state that is provably good, and going on from it."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.recovery.messages import MessageProblem, acompleted, completed, problems
+    from perdure.recovery.restore_policy import RestorePolicy
 
-__all__ = ["MessageProblem", "acompleted", "completed", "problems"]
+__all__ = ["MessageProblem", "RestorePolicy", "acompleted", "completed", "problems"]
 
 _LATE = {
     "MessageProblem": "perdure.recovery.messages",
+    "RestorePolicy": "perdure.recovery.restore_policy",
     "acompleted": "perdure.recovery.messages",
     "completed": "perdure.recovery.messages",
     "problems": "perdure.recovery.messages",

@@ -81,7 +81,7 @@ def _preview(session: str, entries: list[Entry], tip: list[Entry], *, seam: int)
     since = Actions(later)
     mine = [a for a in since.values() if a.undoes is None and _is_called(a, since)]
     open_ones = [a for a in mine if not _is_answered(a)]
-    doubt = [a for a in open_ones if a.effect == "once" and a.outcome is None]
+    doubt = [a for a in open_ones if a.must_be_settled]
     return Preview(
         session=session,
         to=0,

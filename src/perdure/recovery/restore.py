@@ -17,18 +17,11 @@ from perdure.log.branch import SNAPSHOTS
 from perdure.log.origin import seam_of
 from perdure.log.summary import with_point
 from perdure.session.keeping.opening import summary_of
+from perdure.session.restored import Skipped
 from perdure.stores.contract import Head, Point, Store
 
 if TYPE_CHECKING:
     from perdure.recovery.history import History
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A snapshot that was passed over, and why."""
-
-    seq: int
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +50,7 @@ def newest_valid(store: Store, session: str, *, upto: int | None = None) -> Foun
 def newest_of(found: History, *, upto: int | None = None) -> Found:
     """The same, of a log that is read already."""
     skipped: list[Skipped] = []
-    seq = found.tip
-    while seq > 1:
+    for seq in lineage(found):
         if upto is None or seq <= upto:
             try:
                 return Found(seq, found.state(seq), tuple(skipped))
@@ -66,10 +58,17 @@ def newest_of(found: History, *, upto: int | None = None) -> Found:
                 raise
             except DamageError as error:
                 skipped.append(Skipped(seq, str(error)))
-        seq = _parent(found, seq)
     if 1 not in found.entries:
         raise RestoreError(f"{found.reader.session}: no snapshot is provably good, nor is the opening")
     return Found(0, {}, tuple(skipped))
+
+
+def lineage(found: History) -> Iterator[int]:
+    """The snapshots of the present branch, the newest first, whether they can be read or not."""
+    seq = found.tip
+    while seq > 1:
+        yield seq
+        seq = _parent(found, seq)
 
 
 def _parent(found: History, seq: int) -> int:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from perdure.ops.transfer import Moved
     from perdure.recovery.difference import Diff
     from perdure.recovery.preview import Preview
+    from perdure.recovery.restore_policy import RestorePolicy
     from perdure.recovery.verify import Report
     from perdure.runtime.content import ActionContent
     from perdure.runtime.copying import Copied
@@ -96,16 +97,33 @@ class AsyncStore(AsyncWatching):
         wait_s: float = 0.0,
         accept_change: bool = False,
         create: bool = True,
+        restore: RestorePolicy | str | None = None,
     ) -> Outcome:
         """The same as `store.arun`."""
         return await self._store.arun(
-            fn, session, input=input, labels=labels, wait_s=wait_s, accept_change=accept_change, create=create
+            fn,
+            session,
+            input=input,
+            labels=labels,
+            wait_s=wait_s,
+            accept_change=accept_change,
+            create=create,
+            restore=restore,
         )
 
-    async def resume(self, session: str, *, accept_change: bool = False, wait_s: float = 0.0) -> Outcome:
+    async def resume(
+        self,
+        session: str,
+        *,
+        accept_change: bool = False,
+        wait_s: float = 0.0,
+        restore: RestorePolicy | str | None = None,
+    ) -> Outcome:
         """See `AgentStore.resume`."""
         fn = await in_thread(self._store.entry_of, session)
-        return await self._store.arun(fn, session, accept_change=accept_change, wait_s=wait_s, create=False)
+        return await self._store.arun(
+            fn, session, accept_change=accept_change, wait_s=wait_s, create=False, restore=restore
+        )
 
     def session(
         self,

@@ -7,13 +7,12 @@ that makes the session ready to go on. Undos that it owes are run by the process
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perdure import limits, values
 from perdure.errors import (
     NoPointError,
     RefusedError,
-    RolledBack,
     Suspended,
     SuspendedError,
     UndecidedError,
@@ -22,11 +21,12 @@ from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.branch import is_restore_point
 from perdure.log.marks import name_mark
+from perdure.recovery.going_back import driven
 from perdure.session.keeping.lease import new_owner
 from perdure.session.keeping.opening import Opened, append_one, find, opened_by, start
 from perdure.session.rules.children import CANCEL
 from perdure.session.rules.points import Core
-from perdure.session.rules.request import Commit, Draft, ReadAll, Steps
+from perdure.session.rules.request import Draft
 from perdure.session.rules.status import status
 from perdure.stores.ids import check_session_id
 
@@ -100,29 +100,11 @@ def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch:
     there = to if to in (0, -1) else target
     try:
         steps = core.rollback(there, reason=reason, by=by, strategy=None, branch_name=branch, as_recorded=True)
-        return _drive(steps, opened, after)
+        body = driven(steps, opened, after)
+        return Rollback(body["to"], tuple(body["undo"]), tuple(body["standing"]))
     except (Suspended, SuspendedError) as suspended:
         doubts = ", ".join(f"#{seq}" for seq in suspended.seqs)
         raise UndecidedError(
             f"{session}: {doubts} may or may not have happened; settle it, then roll back. "
             f"To settle: perdure settle {session} {suspended.seqs[0]} done|not-done|abandoned"
         ) from None
-
-
-def _drive(steps: Steps, opened: Opened, after: Draft) -> Rollback:
-    """Performs what the core asks for; what it writes is one commit together with `after`."""
-    bodies: list[dict[str, Any]] = []
-    answer: Any = None
-    try:
-        while True:
-            match steps.send(answer):
-                case ReadAll():
-                    answer = opened.reader.entries()
-                case Commit() as commit:
-                    bodies += [draft.body for draft in commit.drafts]
-                    answer = opened.writer.commit(Commit((*commit.drafts, after), commit.then))
-                case other:
-                    raise AssertionError(f"a rollback by a person runs no code, but asked for {other}")
-    except (StopIteration, RolledBack):
-        body = bodies[0]
-        return Rollback(body["to"], tuple(body["undo"]), tuple(body["standing"]))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.session.restored import Restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class Outcome:
 
     `status` is completed (`result` holds what the code returned), waiting (`questions` hold what a person must decide),
     failed (`error` holds the exception), paused (it was asked to stop), idle (nothing was sent) or cancelled. All but
-    completed and cancelled can be run again and go on.
+    completed and cancelled can be run again and go on. `restored` is what the restore did that came before; None on a
+    first run, and where nothing was run.
     """
 
     status: str
@@ -37,3 +41,4 @@ class Outcome:
     error: Exception | None = None
     questions: tuple[Question, ...] = field(default=())
     reason: str = ""
+    restored: Restored | None = field(default=None, compare=False)

@@ -6,21 +6,23 @@ In a thread and in an event loop alike; what is looked at and decided elsewhere 
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perdure import limits
-from perdure.errors import EntryError, SessionUnknownError, StoreFailedError, SuspendedError
+from perdure.errors import DamageError, EntryError, SessionUnknownError, StoreFailedError, SuspendedError
 from perdure.recovery import restore
 from perdure.runtime import entry as entries
 from perdure.runtime import runner, watching
 from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
+from perdure.runtime.restoring import EXACTLY, Climb, policy_of
 from perdure.runtime.shared import Shared
 from perdure.session.declare import Agent, agent_of, undos_of
 from perdure.session.keeping.delivery import deliver
 from perdure.session.keeping.lease import Keeper, new_owner
 from perdure.session.keeping.migration import name_of
-from perdure.session.keeping.opening import NO_INPUT, Opened, Opening, Over, find, hold, result_of
+from perdure.session.keeping.opening import NO_INPUT, Opened, Opening, Over, find, hold, opening_of, result_of
 from perdure.session.keeping.sharing import share
 from perdure.session.keeping.snapshot import Reader
 from perdure.session.rules.status import OVER
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
+    from perdure.recovery.restore_policy import RestorePolicy
     from perdure.runtime.aio import AsyncStore
     from perdure.runtime.outcome import Question
     from perdure.session.async_session import AsyncSession
@@ -88,6 +91,7 @@ class Running(watching.Watching):
         wait_s: float = 0.0,
         accept_change: bool = False,
         create: bool = True,
+        restore: RestorePolicy | str | None = None,
     ) -> Outcome:
         """Runs an agent's function in this session: new, or going on from where it was.
 
@@ -95,8 +99,9 @@ class Running(watching.Watching):
 
         Everything that the outcome tells of is durable. `input` is recorded at the opening; left out, the recorded one
         holds. `wait_s` is how long to wait for a session that somebody holds. `accept_change` lets changed code leave
-        recorded `repeatable` calls behind. Raises `HeldError`, `InputDiffersError`, `EntryError`, `SessionUnknownError`
-        (with `create=False`); an exception of the agent is `Outcome(status="failed")`.
+        recorded `repeatable` calls behind. `restore` is what is done where the newest state is not good, instead of
+        what the agent declares (`docs/restoring.md`). Raises `HeldError`, `InputDiffersError`, `EntryError`,
+        `SessionUnknownError` (with `create=False`); an exception of the agent is `Outcome(status="failed")`.
         """
         if entries.is_async(fn):
             return runner.in_a_loop(
@@ -108,21 +113,27 @@ class Running(watching.Watching):
                     wait_s=wait_s,
                     accept_change=accept_change,
                     create=create,
+                    restore=restore,
                 ),
                 instead="store.arun(...)",
             )
         opening = self._to_run(
             fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
         )
-        return self._run(fn, opening, _stopping_on_signals)
+        return self._run(fn, opening, _stopping_on_signals, policy_of(restore, agent_of(fn).restore))
 
-    def _run(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
+    def _run(
+        self, fn: Callable[[Any], Any], opening: Opening, around: Around, policy: RestorePolicy = EXACTLY
+    ) -> Outcome:
+        return Climb(self, opening, policy).run(lambda now: self._run_once(fn, now, around))
+
+    def _run_once(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
         if (outcome := self._completed(opening)) is not None:
             return outcome
         try:
             opened = self._open(opening, agent_of(fn), undos_of(fn))
         except Over:  # while this one waited for it
-            return self._run(fn, opening, around)
+            return self._run_once(fn, opening, around)
         try:
             with (
                 watching.Run(self.backend, opening) as run,
@@ -136,7 +147,7 @@ class Running(watching.Watching):
             raise
         finally:
             opened.close()
-        return self._with_questions(opening.session, outcome)
+        return self._told(opened, outcome)
 
     async def arun(
         self,
@@ -148,6 +159,7 @@ class Running(watching.Watching):
         wait_s: float = 0.0,
         accept_change: bool = False,
         create: bool = True,
+        restore: RestorePolicy | str | None = None,
     ) -> Outcome:
         """Does what `run` does without blocking the event loop: an `async def` agent in it, any other in a thread.
 
@@ -163,19 +175,25 @@ class Running(watching.Watching):
                 wait_s=wait_s,
                 accept_change=accept_change,
                 create=create,
+                restore=restore,
             )
         opening = self._to_run(
             fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
         )
-        return await self._arun(fn, opening, _stopping_on_signals)
+        return await self._arun(fn, opening, _stopping_on_signals, policy_of(restore, agent_of(fn).restore))
 
-    async def _arun(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
+    async def _arun(
+        self, fn: Callable[[Any], Any], opening: Opening, around: Around, policy: RestorePolicy = EXACTLY
+    ) -> Outcome:
+        return await Climb(self, opening, policy).arun(lambda now: self._arun_once(fn, now, around))
+
+    async def _arun_once(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
         if (outcome := await in_thread(self._completed, opening)) is not None:
             return outcome
         try:
             opened = await self._open_async(opening, agent_of(fn), undos_of(fn))
         except Over:  # while this one waited for it
-            return await self._arun(fn, opening, around)
+            return await self._arun_once(fn, opening, around)
         try:
             with (
                 watching.Run(self.backend, opening) as run,
@@ -189,7 +207,7 @@ class Running(watching.Watching):
             raise
         finally:
             await opened.close()
-        return await in_thread(self._with_questions, opening.session, outcome)
+        return await in_thread(self._told, opened, outcome)
 
     # --- children -----------------------------------------------------------------------------------------------------
 
@@ -221,23 +239,39 @@ class Running(watching.Watching):
         """Cancels whatever is under this session and not over."""
         raise NotImplementedError
 
-    def resume(self, session: str, *, accept_change: bool = False, wait_s: float = 0.0) -> Outcome:
+    def resume(
+        self,
+        session: str,
+        *,
+        accept_change: bool = False,
+        wait_s: float = 0.0,
+        restore: RestorePolicy | str | None = None,
+    ) -> Outcome:
         """Goes on with a session by its id alone: its function is found by the entry point that it recorded.
 
         Raises `SessionUnknownError` (an unknown id is never a new session) and `EntryError`.
         """
         fn = self.entry_of(session)
-        return self.run(fn, session, accept_change=accept_change, wait_s=wait_s, create=False)
+        return self.run(fn, session, accept_change=accept_change, wait_s=wait_s, create=False, restore=restore)
 
     def entry_of(self, session: str) -> Callable[..., Any]:
         """The function that a session runs. Raises `SessionUnknownError`, `EntryError`."""
-        with restore.offered(self.backend, check_session_id(session)):
+        form, entry = self._form_and_entry(check_session_id(session))
+        if not entry:
+            raise EntryError(_no_entry(session, form))
+        return entries.load(entry)
+
+    def _form_and_entry(self, session: str) -> tuple[str, str]:
+        """What the session was opened with: from its summary, or where that is damaged from the record itself."""
+        try:
             summary = find(self.backend, session)
+        except DamageError:
+            with restore.offered(self.backend, session):
+                opened = opening_of(Reader(self.backend, session))
+            return opened["form"], opened["entry"]
         if summary is None:
             raise SessionUnknownError(f"no session {session} in {self.url}")
-        if not summary.entry:
-            raise EntryError(_no_entry(session, summary.form))
-        return entries.load(summary.entry)
+        return summary.form, summary.entry
 
     def _to_run(self, fn: Callable[[Any], Any], session: str, given: Any, **options: Any) -> Opening:
         entries.check(fn)
@@ -266,10 +300,10 @@ class Running(watching.Watching):
                 return Outcome("cancelled", reason=known.reason)
             return None
 
-    def _with_questions(self, session: str, outcome: Outcome) -> Outcome:
-        if outcome.status != "waiting":
-            return outcome
-        return Outcome("waiting", questions=self.questions(session), reason=outcome.reason)
+    def _told(self, opened: Face, outcome: Outcome) -> Outcome:
+        """With what waits for a person, and what the restore did."""
+        questions = self.questions(opened.id) if outcome.status == "waiting" else ()
+        return replace(outcome, questions=questions, restored=opened.restored)
 
     # --- handles ------------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from perdure.session.keeping.lease import is_dead, owner_text
 from perdure.session.keeping.opening import append_one, find, look, summary_of, told
 from perdure.session.keeping.snapshot import Reader, snapshot
 from perdure.session.rules import call as calls
-from perdure.session.rules import settling
+from perdure.session.rules import lost, settling
 from perdure.session.rules.request import Draft
 from perdure.session.rules.shared import session_of
 from perdure.session.table import Table
@@ -222,13 +222,16 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
 
         `done` (its call is answered with `result`), `not-done` (it runs again) or `abandoned` (it is never run, its
         call raises `AbandonedError`). Durable on return. Whoever runs the session takes the decision as it does an
-        answer, if the action is still in doubt then. Raises `UndecidedError`; `HeldError` when somebody runs it, for an
-        action that has an outcome.
+        answer, if the action is still in doubt then. The note of lost records is settled as `not-done` to say that no
+        effect in them counts. Raises `UndecidedError`; `HeldError` when somebody runs it, for such a note, or an action
+        that has an outcome.
         """
         if how not in SETTLED:
             raise UndecidedError(f"settle as {how!r}: it is done, not-done or abandoned")
         actions, _ = self._decidable(session)
         action = actions.get(seq)
+        if action is None and how == "not-done" and lost.is_note(self.log(session, after=seq - 1), seq):
+            return self._write(session, lost.decided(by=by, why=why))
         if action is None:
             raise UndecidedError(
                 f"{session}: record {seq} is not the start of an action; perdure show {session} lists what is in doubt"
@@ -372,6 +375,11 @@ def _question(asked: Entry, session: str) -> Question:
 
 def _doubt(actions: Actions, seq: int) -> str:
     action = actions[seq]
+    if action.is_perhaps_done:
+        return (
+            f"{calls.call_text(action.name, action.args)} may have happened in records that cannot be read. Look, then "
+            f"settle it. ({lost.HINT})"
+        )
     return (
         f"{calls.call_text(action.name, action.args)} was started and may or may not have happened. Look, then settle "
         "it. (If running it twice does no harm, declare it: @perdure.action(effect='repeatable'))"

@@ -280,6 +280,7 @@ class AsyncSession(AsyncDriver):
 
     def _begin(self, begin: Start) -> None:
         self._core.enter(begin)
+        self._note_restored()
         self._keyframer.entered(begin.snapshot, self._core.parent_point)
         if self._core.left:
             self._core.take_whole(self._opened.reader.entries())

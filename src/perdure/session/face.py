@@ -27,6 +27,7 @@ from perdure.session.declare import plain, register_undo
 from perdure.session.keeping.delivery import deliver
 from perdure.session.keeping.keyframer import Keyframer
 from perdure.session.keeping.snapshot import snapshot
+from perdure.session.restored import Restored, restored
 from perdure.session.rules import call as calls
 from perdure.session.rules.children import CANCEL, Kindergarten, Nobody, Spawned, start_of, wait_of
 from perdure.session.rules.points import Core
@@ -108,6 +109,9 @@ class Face:
         self._typed: Typed | None = None
         self.stop_reason = ""
         self.result: Any = None
+        self.restored: Restored | None = None
+        """What the restore did with which the session was opened, for the code to see; None on a first run. It tells of
+        this process: what a script does must not depend on it."""
         self._forgotten: weakref.finalize[Any, Any] | None = None
         if not opened.writer.is_shared:
             keeper.keep(opened.lease)
@@ -215,6 +219,13 @@ class Face:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} ({self._core.form}), head {self._core.head}>"
+
+    def _note_restored(self) -> None:
+        """Once for each opening: going back later is none."""
+        opened = self._opened
+        if opened.owned is not None:
+            self.restored = restored(opened, self._core.parent_point, self._core.ledger.actions)
+            opened.owned = None
 
     # --- for the two of them ------------------------------------------------------------------------------------------
 

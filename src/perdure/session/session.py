@@ -264,6 +264,7 @@ class Session(Face):
         self.streams.give_up()
         begin = start(self._opened, code=self._code, accept_change=self._accept_change)
         self._core.enter(begin)
+        self._note_restored()
         self._keyframer.entered(begin.snapshot, self._core.parent_point)
         self._drive(self._core.finish_undos())
         self._typed = typed_state(self._declared.state, self._core.state)

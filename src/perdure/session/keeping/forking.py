@@ -26,7 +26,7 @@ from perdure.stores.conditions import epoch_after
 from perdure.stores.contract import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from perdure.log.entry import Body
     from perdure.stores.contract import Store
@@ -53,11 +53,14 @@ def fork(
     reason: str,
     by: str,
     own: Body | None = None,
-    drafts: Sequence[Draft] = (),
+    drafts: Sequence[Draft] | Callable[[Entry], Sequence[Draft]] = (),
+    known: Summary | None = None,
 ) -> Fork:
     """Makes the session `session` go on from record `at` (None: the last) of the log of `source`. Durable on return.
 
-    `own` are fields of its opening that it has instead of those of `source`; `drafts` follow it in the same commit.
+    `own` are fields of its opening that it has instead of those of `source`; `drafts` follow it in the same commit, and
+    may depend on the entry of its opening. `known` is the summary there, for who has folded it: without it, what
+    follows from the records before is found out when the fork is first opened.
 
     What the fork has from there is read when it is opened; here the record itself is checked, and the opening. Raises
     `NoPointError` if there is no such record, `SessionExistsError`, `SessionErasedError`, `SessionUnknownError`,
@@ -70,14 +73,16 @@ def fork(
     if not 1 <= seq <= head.seq:
         raise NoPointError(f"{source} has no record {seq} to fork at; its records are 1 to {head.seq}")
     record = next(reader.records(after=seq - 1, upto=seq))
-    known = summary_of(head, source) if seq == head.seq else Summary().untold()
+    if known is None:
+        known = summary_of(head, source) if seq == head.seq else Summary().untold()
     opening = opening_of(reader, upto=seq)
     body = _body(opening.body, {"session": source, "seq": seq, "reason": reason, "by": by}) | (own or {})
     store.guard.named(session, at="the session's id")
     epoch = epoch_after(record.epoch, incarnation=store.incarnation())
     entry = Entry(seq + 1, epoch, "opened", clock.now_us(), store.guard.body("opened", body))
-    drafts = [replace(draft, body=store.guard.body(draft.kind, draft.body)) for draft in drafts]
     first = [entry, *_keyframes(reader, seq, head=head.seq, first=entry)]
+    drafts = drafts(first[-1]) if callable(drafts) else drafts
+    drafts = [replace(draft, body=store.guard.body(draft.kind, draft.body)) for draft in drafts]
     batch = _batch(session, record.chain, known, first, drafts, reader=reader)
     base = Base(writer_of(seq, session=source, bases=head.bases), seq)
     faults.reach("fork.before")

@@ -74,6 +74,8 @@ class Opening:
     target: Target | None = None
     wait_s: float = 0.0
     lease_s: float = limits.LEASE_S
+    restored: dict[str, Any] = field(default_factory=dict)
+    """What a restore did before this opening, as it is recorded; see `session.restored`."""
 
 
 @dataclass(slots=True)
@@ -81,7 +83,8 @@ class Opened:
     """A session that is held, and what its opening record says.
 
     `tail` are the entries since the re-entry point and `snapshot` its state, until they are used. `target` is the
-    version that the state must be of; None if nobody asks.
+    version that the state must be of; None if nobody asks. `owned` is the record of this owner and `before_us` the time
+    of the newest one before it; None and 0 for a session that is new, or not opened to run code.
     """
 
     lease: Lease
@@ -91,6 +94,8 @@ class Opened:
     tail: list[Entry] = field(default_factory=list)
     snapshot: Snapshot | None = None
     target: Target | None = None
+    owned: Entry | None = None
+    before_us: int = 0
 
 
 def find(store: Store, session: str) -> Summary | None:
@@ -231,7 +236,8 @@ def _taken(
         raise Over
     if recorded is not None:
         check_opened(opening, recorded, writer.summary)
-    body = {"owner": owner, "code": opening.code, "accept_change": opening.accept_change, "restored": {}}
+    body = {"owner": owner, "code": opening.code, "accept_change": opening.accept_change}
+    body["restored"] = opening.restored
     drafts = [Draft("owned", body)] if recorded else [_opened_draft(opening), Draft("owned", body)]
     written: list[Entry] = []
     begin = startable(reader, writer.summary, recorded, opening.target, tail=tail)
@@ -245,6 +251,8 @@ def _taken(
             _give_back(writer, Lease(session, epoch, owner, 0), let_go)
         raise
     opened = Opened(lease, writer, reader, recorded or written[0], [*tail, *written], begin, opening.target)
+    if recorded:
+        opened.owned, opened.before_us = written[0], tail[-1].time_us
     tell_opened(opened, before, owner=seen.owner if seen else "", began_s=began_s)
     return opened
 

@@ -13,7 +13,7 @@ from perdure import limits, values
 from perdure.errors import Idle, RefusedError, Stopped, Suspended
 from perdure.log.action import Action, Actions, Outcome
 from perdure.log.marks import key_mark
-from perdure.session.rules import argument
+from perdure.session.rules import argument, lost
 from perdure.session.rules import call as calls
 from perdure.session.rules.call import Call, Options
 from perdure.session.rules.request import Ended, Find, Steps
@@ -201,6 +201,8 @@ class Starts:
 
     def _first(self, call: Call, session: str, key: str) -> Steps:
         journal = self._journal
+        if journal.left:
+            yield from lost.refuse_child(journal, key)
         found = Actions((yield Find(key_mark(call.key or b""))))
         times = sum(action.key == call.key for action in found.values())
         child = f"{session}/{key}" + (f"{_AGAIN}{times + 1}" if times else "")

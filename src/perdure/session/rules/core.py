@@ -25,7 +25,7 @@ from perdure.log.action import STRICTNESS, Action, Actions, Outcome, outcome_bod
 from perdure.log.branch import branch
 from perdure.log.marks import key_mark
 from perdure.session.rules import call as calls
-from perdure.session.rules import failure
+from perdure.session.rules import failure, lost
 from perdure.session.rules.attempt import cut_short_us, screened
 from perdure.session.rules.backoff import backoff_s
 from perdure.session.rules.call import Call
@@ -245,7 +245,10 @@ class Journal(Doubts):
         if not (self.ledger.accepted and call.effect == "repeatable"):
             yield from self.siblings_first(call.text(), before=before, live=call)
         if action is None:
-            return None if call.key is not None else (yield from self._ask_if_standing(call))
+            taken = None if call.key is not None else (yield from self._ask_if_standing(call))
+            if taken is None and self.left:
+                yield from lost.ask_first(self, call)
+            return taken
         return (yield from self.decide(call, action, known))
 
     def _find_key(self, call: Call) -> Steps:
@@ -327,10 +330,11 @@ class Journal(Doubts):
                 return stands.idempotency_key
         return "perdure-" + sha256(self.nonce + values.encode(list(parts))).hexdigest()[:32]
 
-    def start(self, call: Call, action: Action | None, *, at_once: bool = True) -> Steps:
+    def start(self, call: Call, action: Action | None, *, at_once: bool = True, is_lost: bool = False) -> Steps:
         """The record of a start, or of another attempt. That of `repeatable` rides in the next commit."""
         if action is None:
             action = yield from self._first_start(call)
+            action.lost = is_lost
             action.seq = self.put_off(Draft("action_started", started_body(action), self._marks(action)))
         else:
             self.put_off(

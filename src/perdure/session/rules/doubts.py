@@ -25,7 +25,7 @@ class Doubts(Ground):
         """None: it may run, now; or the outcome that was decided on. Raises `Suspended` when a person must decide."""
         if known and known.nothing_happened:
             return None
-        if max(call.effect, action.effect, key=STRICTNESS.index) != "once":
+        if max(call.effect, action.effect, key=STRICTNESS.index) != "once" and not action.is_perhaps_done:
             return None
         try:
             return (yield from self.settle_doubt(call, action))
@@ -47,7 +47,9 @@ class Doubts(Ground):
     def settle_doubt(self, call: Call | None, action: Action) -> Steps:
         """Asks `verify`; raises `Suspended` when it cannot tell. None: it did not happen and may run."""
         yield from self._await_deadline(action)
-        said = (yield Verify(call, action)) if call and call.options.verify else None
+        said = None
+        if call and call.options.verify and not action.is_perhaps_done:  # which has another key, and another time
+            said = yield Verify(call, action)
         if isinstance(said, Done):
             at = f"result of verify for {action.name}"
             outcome = Outcome("result", self.guard.kept(values.encode(said.result, at=at), at=at).data)

@@ -70,11 +70,11 @@ def rolled_back(
         "standing": standing,
         "branch": name,
     }
-    there, here = _version(e for e in tip if e.seq <= target.seq), _version(tip)
+    there, here = version_at(e for e in tip if e.seq <= target.seq), version_at(tip)
     return Draft("rolled_back", body if there == here else body | {"version": there})
 
 
-def _version(tip: Iterable[Entry]) -> str | None:
+def version_at(tip: Iterable[Entry]) -> str | None:
     """What the state was last migrated to; None if it is of the version that the session was opened with."""
     found = [entry["to"] for entry in tip if entry.kind == "migrated"]
     return found[-1] if found else None

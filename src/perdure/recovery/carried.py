@@ -1,0 +1,124 @@
+"""The effects of a session that another one goes on in the place of, as that one records them.
+
+What happened behind the place that is gone on from has happened: the new session has it on a branch that it leaves at
+once, so that the rules of a rollback hold: keys answer, what can be undone is undone, and nothing of it is repeated
+unasked. It decides only what is carried over; it writes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from perdure.log.action import Action, Actions, Outcome, outcome_body, started_body
+from perdure.log.branch import branch
+from perdure.log.entry import Entry
+from perdure.log.marks import Marks
+from perdure.session.rules import argument
+from perdure.session.rules.request import Draft
+from perdure.session.rules.undoing import rolled_back
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from perdure.log.entry import Body
+    from perdure.recovery.ladder import Rung
+
+
+def carried(before: list[Entry], later: Iterable[Entry], opening: Entry, *, point: int, reason: str) -> list[Draft]:
+    """The records that follow the `opening` of a session that has the records `before`, up to its place.
+
+    `later` are those that it has not, and `point` is the snapshot at that place. The last record is the rollback that
+    leaves the others.
+    """
+    everything, known = Actions([*before, *later]), Actions(before)
+    told = [_told(seq, everything[seq]) for seq, a in known.items() if _is_news(a, everything[seq])]
+    entries = _numbered([*told, *_effects(everything, known, opening.seq + len(told))], opening)
+    tip = [*branch(before), opening]
+    return _drafts(before, [], entries, _left(tip, entries, opening, reason=reason, point=point))
+
+
+def begun(rung: Rung, opening: Entry, saved: Draft, *, reason: str) -> list[Draft]:
+    """The records that follow the `opening` of a session that begins with the state at a rung, which `saved` holds.
+
+    Of the effects from before that state, those with a key come before it; all others of that branch show in it. What
+    came later, and what stood on other branches, is left behind.
+    """
+    everything = Actions(rung.entries)
+    here = Actions(branch(entry for entry in rung.entries if entry.seq <= rung.at))
+    plain = {seq: a for seq, a in here.items() if a.key is None}
+    past = {seq: a for seq, a in everything.items() if seq in here and a.key is not None}
+    kept = _numbered(list(_effects(past, {}, opening.seq)), opening)
+    point = Entry(opening.seq + len(kept) + 1, opening.epoch, saved.kind, opening.time_us, saved.body)
+    known = plain | past
+    left = _numbered(list(_effects(everything, known, point.seq)), replace(point, kind="opened"))
+    back = _left([opening, *kept, point], left, point, reason=reason, point=point.seq)
+    return _drafts([], [*kept, point], left, back)
+
+
+def _drafts(before: list[Entry], kept: list[Entry], left: list[Entry], back: Draft) -> list[Draft]:
+    marks = Marks()
+    for entry in before:
+        marks.of(entry)
+    return [*(Draft(e.kind, e.body, tuple(marks.of(e))) for e in [*kept, *left]), back]
+
+
+def _left(tip: list[Entry], entries: list[Entry], target: Entry, *, reason: str, point: int) -> Draft:
+    """The rollback to `target`, which leaves these."""
+    mine = [a for a in Actions(entries).values() if a.undoes is None]
+    back = rolled_back(tip, target, mine, seam=target.seq, reason=reason, by="restore", strategy=None)
+    return replace(back, body=back.body | {"parent": point})
+
+
+def _numbered(told: list[tuple[str, Body]], behind: Entry) -> list[Entry]:
+    return [
+        Entry(seq, behind.epoch, kind, behind.time_us, body) for seq, (kind, body) in enumerate(told, behind.seq + 1)
+    ]
+
+
+def _is_news(before: Action, now: Action) -> bool:
+    """Whether an outcome became known behind the place."""
+    return now.known is not None and now.known != before.known
+
+
+def _effects(actions: Mapping[int, Action], known: Collection[int], last: int) -> Iterator[tuple[str, Body]]:
+    """The starts and ends of those actions that are not `known` and that matter, to be numbered from last + 1 on."""
+    numbers: dict[int, int] = {}
+    for action in actions.values():
+        if action.seq in known or not _counts(action, numbers):
+            continue
+        last += 1
+        numbers[action.seq] = last
+        yield "action_started", _begun(action, numbers)
+        if action.known is not None:
+            last += 1
+            yield _told(numbers[action.seq], action)
+
+
+def _counts(action: Action, numbers: dict[int, int]) -> bool:
+    """Whether it matters that this happened: it may not simply run twice, a key answers with it, or it undid one."""
+    if action.undoes is not None:
+        return action.undoes in numbers
+    if action.is_perhaps_done:
+        return False
+    return action.effect != "repeatable" or action.key is not None
+
+
+def _begun(action: Action, numbers: dict[int, int]) -> Body:
+    undoes = None if action.undoes is None else numbers[action.undoes]
+    args = {name: _own(recorded) for name, recorded in action.args.items()}
+    body = started_body(replace(action, args=args, undoes=undoes, parent=undoes and -undoes, asked=None, lost=False))
+    return body | {"started_us": action.started_us}
+
+
+def _own(recorded: Any) -> Any:
+    """An argument without a reference to a snapshot that only the other session has."""
+    if argument.part_of(recorded) is None:
+        return recorded
+    return {name: recorded[name] for name in ("text", "digest")}
+
+
+def _told(started: int, action: Action) -> tuple[str, Body]:
+    """How an action ended, as far as is known."""
+    outcome = action.known
+    return "action_finished", {"started": started, **outcome_body(outcome or Outcome("abandoned")), "duration_us": 0}

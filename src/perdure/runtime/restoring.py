@@ -1,0 +1,198 @@
+"""The ladder, climbed down for one run: what stands in the way of an opening is told to it, and it is opened again.
+
+It does what `recovery/ladder.py` finds: goes back on a log that can be read, or lets another session go on in the place
+of one that cannot. What is only in the way of a moment (somebody holds it, a newer format, a wrong key) it leaves as it
+is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perdure.errors import (
+    DamageError,
+    FormatNewerError,
+    MigrationError,
+    RefusedError,
+    RestoreError,
+    UnfinishedError,
+    WitnessError,
+)
+from perdure.recovery.restore_policy import AT, EXACT, FRESH_START, LATEST_VALID, RestorePolicy, restore_policy
+from perdure.runtime.outcome import Outcome
+from perdure.session.keeping.lease import new_owner
+from perdure.session.keeping.opening import find
+from perdure.session.restored import PARTIAL, REBUILT, REPLACED, Report
+from perdure.session.waiting import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from perdure.recovery.ladder import Rung
+    from perdure.runtime.running import Running
+    from perdure.session.keeping.opening import Opening
+
+T = TypeVar("T")
+
+EXACTLY = RestorePolicy(EXACT)
+"""That of handles and of children, unless they say otherwise: their caller knows them by their id."""
+
+
+def policy_of(given: Any, declared: Any, default: RestorePolicy | None = None) -> RestorePolicy:
+    """The policy of a run: what it was given, else what its agent declares, else the default of the store.
+
+    Raises `RefusedError` for what is none, and for `at` where it would hold for each run.
+    """
+    if given is not None:
+        return _policy(given)
+    found = _policy(declared) if declared is not None else default or RestorePolicy()
+    if found.use == AT:
+        raise RefusedError("restore: use='at' goes back each time; give it to one run: store.run(…, restore='at:17')")
+    return found
+
+
+def _policy(given: Any) -> RestorePolicy:
+    if isinstance(given, str):
+        return restore_policy(given)
+    if not isinstance(given, RestorePolicy):
+        raise RefusedError(f"restore={given!r}: it is a RestorePolicy, or text such as 'exact' or 'at:17'")
+    return given
+
+
+class Climb:
+    """The restore of one run. `opening` is what is opened next."""
+
+    def __init__(self, store: Running, opening: Opening, policy: RestorePolicy) -> None:
+        self.opening = opening
+        self._store, self._policy, self._tries = store, policy, 0
+
+    def run(self, once: Callable[[Opening], T]) -> T | Outcome:
+        """What comes of it, as soon as it can be opened. Raises what stood in the way, where nothing helps."""
+        if (waits := self._begin()) is not None:
+            return waits
+        while True:
+            try:
+                return once(self.opening)
+            except (DamageError, MigrationError) as error:
+                if (waits := self._after(error)) is not None:
+                    return waits
+
+    async def arun(self, once: Callable[[Opening], Awaitable[T]]) -> T | Outcome:
+        """The same, awaited."""
+        if self._policy.use == AT and (waits := await in_thread(self._begin)) is not None:
+            return waits
+        while True:
+            try:
+                return await once(self.opening)
+            except (DamageError, MigrationError) as raised:
+                error = raised
+            if (waits := await in_thread(self._after, error)) is not None:
+                return waits
+
+    # --- the point that was asked for -------------------------------------------------------------------------------
+
+    def _begin(self) -> Outcome | None:
+        """Goes back to the point that the run was given, unless the session is there already."""
+        if self._policy.use != AT:
+            return None
+        from perdure.recovery.going_back import target_of
+
+        session, at = self.opening.session, self._policy.at
+        if find(self._store.backend, session) is None:
+            raise RestoreError(f"{session} is new: there is no point {at!r} to restore")
+        target = target_of(self._store.backend, session, at)
+        if target is None:
+            return None
+        return self._back(target, reason=f"asked for {at!r}", report=Report("at", f"asked for {at!r}"))
+
+    def _back(self, to: int, *, reason: str, report: Report) -> Outcome | None:
+        from perdure.recovery.going_back import go_back
+        from perdure.session.keeping.opening import opened_by
+
+        with self._held() as lease:
+            waits = go_back(opened_by(self._store.backend, lease), to, reason=reason, report=report)
+        self.opening = replace(self.opening, restored=report.body())
+        if not waits:
+            return None
+        questions = self._store.questions(self.opening.session)
+        return Outcome("waiting", questions=questions, reason=f"before it goes back to #{to}: {reason}")
+
+    # --- what stood in the way ----------------------------------------------------------------------------------------
+
+    def _after(self, error: DamageError | MigrationError) -> Outcome | None:
+        """Does what helps against it; raises it where nothing does."""
+        if isinstance(error, FormatNewerError | UnfinishedError | WitnessError):
+            raise error
+        if self._policy.use not in (LATEST_VALID, FRESH_START):
+            raise error
+        if isinstance(error, MigrationError) and not self._policy.back_for_migration:
+            raise error
+        self._tries += 1
+        if self._tries > self._policy.max_recovery_attempts:
+            raise RestoreError(f"{self.opening.session}: given up after {self._tries - 1} attempts: {error}") from error
+        try:
+            return self._climb(error)
+        except DamageError as met:
+            raise error from met
+
+    def _climb(self, error: DamageError | MigrationError) -> Outcome | None:
+        from perdure.recovery.replacement import replacement
+
+        if isinstance(error, DamageError) and (there := replacement(self._store.backend, self.opening.session)):
+            self._instead(there, {})
+            return None
+        found = self._rung(error)
+        if found is None:
+            raise error
+        return self._done(found, error)
+
+    def _rung(self, error: DamageError | MigrationError) -> Rung | None:
+        from perdure.recovery import ladder
+        from perdure.recovery.migrating_back import check_of
+
+        check = check_of(self.opening.target) if isinstance(error, MigrationError) else None
+        return ladder.rung(self._store.backend, self.opening.session, self._policy, check=check)
+
+    def _done(self, found: Rung, error: DamageError | MigrationError) -> Outcome | None:
+        report = found.report
+        if report.rung == REPLACED:
+            self._replace(error)
+            return None
+        if report.rung == REBUILT:
+            from perdure.recovery.rebuild import rebuild
+
+            rebuild(self._store.backend, self.opening.session)
+            self.opening = replace(self.opening, restored=report.body())
+            return None
+        if report.rung == PARTIAL:
+            from perdure.recovery.going_back import go_on_without
+            from perdure.session.keeping.opening import opened_by
+
+            with self._held() as lease:
+                go_on_without(opened_by(self._store.backend, lease), reason=report.why, report=report)
+            self.opening = replace(self.opening, restored=report.body())
+            return None
+        return self._back(found.at, reason=report.why, report=report)
+
+    def _replace(self, error: DamageError | MigrationError) -> None:
+        """Another session goes on in the place of this one; looked at once more, now that nobody else can write."""
+        from perdure.recovery.replacement import next_id, replace, replacement
+
+        session, backend = self.opening.session, self._store.backend
+        if self.opening.parent is not None:
+            raise error
+        into = next_id(session)
+        with self._held():
+            there, found = replacement(backend, session), self._rung(error)
+            if not there:
+                if found is None or found.report.rung != REPLACED:
+                    raise error
+                replace(backend, session, into, found, by="restore")
+        self._instead(into, found.report.body() if found is not None else {})
+
+    def _instead(self, session: str, report: dict[str, Any]) -> None:
+        self.opening = replace(self.opening, session=session, create=False, restored=report)
+
+    def _held(self) -> Any:
+        return self._store.keeper.briefly(self.opening.session, owner=new_owner(), lease_s=self.opening.lease_s)
