@@ -39,6 +39,10 @@ def test_a_keyed_effect_is_not_paid_again_when_the_index_is_damaged(tmp_path, ch
     resumed = True
     with perdure.open(url) as store:
         with pytest.raises(DamageError, match="looked up"):
-            store.run(worker, "a")
+            store.run(worker, "a", restore="exact")
         assert not store.verify("a", read_data=True).ok
+        assert paid == [7]
+        went_on = store.run(worker, "a")
+        assert (went_on.status, went_on.restored and went_on.restored.rung) == ("completed", "rebuilt")
+        assert store.verify("a", read_data=True).ok
     assert paid == [7]

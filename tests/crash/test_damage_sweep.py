@@ -90,7 +90,7 @@ def check(made: Subject, *, points: list[int], at_least: int, named: int | None 
 def check_refused(made: Subject) -> None:
     """Opening it to write is refused, and changes no record."""
     before = made.rows("records")
-    assert f"perdure verify {SUBJECT}" in refuses(lambda: made.store.run(agent, SUBJECT))
+    assert f"perdure verify {SUBJECT}" in refuses(lambda: made.store.run(agent, SUBJECT, restore="exact"))
     assert made.rows("records") == before
 
 

@@ -90,7 +90,7 @@ def test_whatever_is_damaged_is_found(path: Path, statement: str) -> None:
         store.sessions()
         before = store.backend.lease("b").epoch
         with pytest.raises(DamageError):
-            store.run(agent, "fork of a")
+            store.run(agent, "fork of a", restore="exact")
         assert store.backend.lease("b").epoch == before
         assert store.verify("fork of b", read_data=True).ok
         assert store.run(agent, "fork of b").status == "completed"

@@ -206,7 +206,7 @@ def test_a_tail_that_is_cut_with_its_head(made: Subject, truth: dict[str, Any]) 
             )
         refused = check(made, truth)
         assert {f"state of {SUBJECT}", "snapshots", "detail"} <= refused
-        for use in (lambda: made.store.session(SUBJECT), lambda: made.store.run(agent, SUBJECT)):
+        for use in (lambda: made.store.session(SUBJECT), lambda: made.store.run(agent, SUBJECT, restore="exact")):
             with pytest.raises(DamageError):
                 use()
         made.put_back(image)

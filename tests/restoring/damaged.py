@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -88,6 +87,15 @@ class Rows:
         with closing(sqlite3.connect(self.path)) as db:
             return self._number(db) << 32 | seq
 
+    def body(self, seq: int) -> bytes:
+        with closing(sqlite3.connect(self.path)) as db:
+            found = db.execute("SELECT body FROM records WHERE key = ?", (self.key(seq),)).fetchone()
+            return bytes(found[0])
+
+    def put(self, seq: int, body: bytes) -> None:
+        """The body of this record is this."""
+        self.change("UPDATE records SET body = ? WHERE key = ?", body, self.key(seq))
+
     def spoil(self, *seqs: int) -> None:
         """The bodies of these records are not what was written."""
         for seq in seqs:
@@ -102,11 +110,3 @@ class Rows:
 def seqs_of(store: perdure.AgentStore, session: str, kind: str) -> list[int]:
     return [entry.seq for entry in store.log(session) if entry.kind == kind]
 
-
-def settled(store: perdure.AgentStore, session: str, outcome: perdure.Outcome) -> Iterator[str]:
-    """Answers what is asked, and settles what is in doubt by the truth; gives what was in doubt."""
-    for question in outcome.questions:
-        if question.kind == "question":
-            store.answer(session, question.seq, (question.choices or ["yes"])[0] if "still stands" not in question.prompt else "reuse")
-        else:
-            yield question.prompt

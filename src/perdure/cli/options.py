@@ -83,6 +83,16 @@ AcceptChange = Annotated[
     bool, typer.Option("--accept-change", help="Let changed code leave recorded repeatable calls behind.")
 ]
 
+Restore = Annotated[
+    str | None,
+    typer.Option(
+        "--restore",
+        metavar="WHAT",
+        help="What to go on from: latest-valid, exact, at:POINT or fresh-start. Else as the agent declares.",
+        show_default=False,
+    ),
+]
+
 Wait = Annotated[
     float,
     typer.Option("--wait", metavar="SECONDS", min=0.0, help="How long to wait for a session that somebody holds."),

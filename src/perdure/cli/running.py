@@ -18,12 +18,14 @@ from perdure.cli.text import decisions, one_line, visible, written
 from perdure.errors import DivergedError, EntryError, PerdureError
 from perdure.runtime.outcome import Outcome
 from perdure.session.keeping.opening import NO_INPUT
+from perdure.session.restored import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from perdure.runtime.outcome import Question
     from perdure.runtime.store import AgentStore
+    from perdure.session.restored import Restored
 
 WAITING: Final = 75
 PAUSED: Final = 130
@@ -59,6 +61,7 @@ def run(
     label: Label = None,
     wait: options.Wait = 0.0,
     accept_change: options.AcceptChange = False,
+    restore: options.Restore = None,
     progress: options.Progress = None,
     store: options.Store = None,
     as_json: options.Json = False,
@@ -79,7 +82,9 @@ def run(
             session,
             show=progress,
             as_json=as_json,
-            go=lambda: opened.run(fn, session, input=given, labels=labels, wait_s=wait, accept_change=accept_change),
+            go=lambda: opened.run(
+                fn, session, input=given, labels=labels, wait_s=wait, accept_change=accept_change, restore=restore
+            ),
         )
     end(outcome, session, where, as_json=as_json)
 
@@ -89,6 +94,7 @@ def resume(
     *,
     wait: options.Wait = 0.0,
     accept_change: options.AcceptChange = False,
+    restore: options.Restore = None,
     preview: options.Preview = False,
     progress: options.Progress = None,
     store: options.Store = None,
@@ -110,7 +116,7 @@ def resume(
             session,
             show=progress,
             as_json=as_json,
-            go=lambda: opened.resume(session, accept_change=accept_change, wait_s=wait),
+            go=lambda: opened.resume(session, accept_change=accept_change, wait_s=wait, restore=restore),
         )
     end(outcome, session, where, as_json=as_json)
 
@@ -183,11 +189,27 @@ def _labels(given: list[str]) -> dict[str, str]:
 
 def end(outcome: Outcome, session: str, where: Place, *, as_json: bool) -> None:
     """Tells how the run ended, and ends with the status that says so."""
+    if outcome.restored is not None:
+        session = outcome.restored.session
     if as_json:
         output.document(shape.outcome(outcome, session, where))
     else:
+        if outcome.restored is not None and outcome.restored.rung != NEWEST:
+            _restored(outcome.restored)
         _TOLD[outcome.status](outcome, session, where)
     raise typer.Exit(_exit_status(outcome))
+
+
+def _restored(told: Restored) -> None:
+    """What the restore did, where it was more than to go on."""
+    place = f" in the place of {told.source}, which is damaged and stays as it is" if told.source else ""
+    output.warn(f"{told.session} goes on from #{told.seq} ({told.rung}){place}")
+    for skipped in told.skipped:
+        output.warn(f"  passed over: #{skipped.seq}: {one_line(skipped.why, chars_max=200)}")
+    if told.missing:
+        output.warn(f"  missing from its state: {', '.join(told.missing)}")
+    if told.lost:
+        output.warn(f"  {told.lost} records cannot be read; what they may have done is asked about before it runs again")
 
 
 def _exit_status(outcome: Outcome) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from perdure.runtime.migrating import Migration
     from perdure.runtime.outcome import Outcome, Question
     from perdure.runtime.replay import Replay
+    from perdure.session.restored import Restored
 
 
 def info(found: SessionInfo) -> dict[str, Any]:
@@ -181,7 +182,27 @@ def outcome(found: Outcome, session: str, place: Place) -> dict[str, Any]:
         "result": json_of(found.result),
         "error": None if found.error is None else failing.document(found.error, trace=True),
         "questions": [question(q, session, place) for q in found.questions],
+        "restored": None if found.restored is None else restored(found.restored),
         "resume": place.command("resume", session),
+    }
+
+
+def restored(found: Restored) -> dict[str, Any]:
+    """What a restore did."""
+    return {
+        "session": found.session,
+        "seq": found.seq,
+        "at": moment(round(found.at.timestamp() * 1e6)),
+        "after_s": found.after_s,
+        "rung": found.rung,
+        "attempts": found.attempts,
+        "answered": found.answered,
+        "again": found.again,
+        "doubt": found.doubt,
+        "skipped": [{"seq": one.seq, "why": one.why} for one in found.skipped],
+        "missing": list(found.missing),
+        "source": found.source or None,
+        "lost": found.lost,
     }
 
 

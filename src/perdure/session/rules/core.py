@@ -245,11 +245,13 @@ class Journal(Doubts):
         if not (self.ledger.accepted and call.effect == "repeatable"):
             yield from self.siblings_first(call.text(), before=before, live=call)
         if action is None:
-            taken = None if call.key is not None else (yield from self._ask_if_standing(call))
-            if taken is None and self.left:
+            if self.left and not (yield from self._same_stands(call)):
                 yield from lost.ask_first(self, call)
-            return taken
-        return (yield from self.decide(call, action, known))
+            return None if call.key is not None else (yield from self._ask_if_standing(call))
+        taken = yield from self.decide(call, action, known)
+        if taken is None and action.lost and action.attempts == 1 and call.key is None:
+            taken = yield from self._ask_if_standing(call)  # it was not lost; another may stand all the same
+        return taken
 
     def _find_key(self, call: Call) -> Steps:
         """The newest action with this key, on whatever branch, that was not undone."""
@@ -293,6 +295,11 @@ class Journal(Doubts):
         to_ask = [a for a in found if a.idempotency_key not in decided]
         same = (a for a in (found if call.effect == "idempotent" else to_ask) if a.fingerprint == call.fingerprint)
         return next(same, to_ask[0] if to_ask else None)
+
+    def _same_stands(self, call: Call) -> Steps:
+        """Whether an effect with its very arguments stands on a branch that was left."""
+        stands = (yield from self._standing(call)) if call.key is None and call.effect != "repeatable" else None
+        return stands is not None and stands.fingerprint == call.fingerprint
 
     def _ask_if_standing(self, call: Call) -> Steps:
         """After a rollback: None, it may run; or the outcome of the standing effect, taken over."""
