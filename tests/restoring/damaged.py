@@ -109,4 +109,3 @@ class Rows:
 
 def seqs_of(store: perdure.AgentStore, session: str, kind: str) -> list[int]:
     return [entry.seq for entry in store.log(session) if entry.kind == kind]
-

@@ -130,7 +130,7 @@ def test_whatever_record_of_a_start_is_lost_nothing_is_paid_twice(
         assert done.result == ["paid ann", "paid bob", "paid cy", "paid dee"]
         assert not store.verify("q").ok
     assert PAID == {"ann": 1, "bob": 1, "cy": 1, "dee": 1}
-    assert rows.records()[: len(before)] == before, 'nothing that was there is written over'
+    assert rows.records()[: len(before)] == before, "nothing that was there is written over"
 
 
 @AGENTS
@@ -203,9 +203,7 @@ def test_exact_refuses_and_changes_nothing(path: Path) -> None:
     assert rows.records() == before
 
 
-@pytest.mark.parametrize(
-    ("use", "at"), [("at", None), ("exact", 3), ("newest", None), ("at", True), ("at", "")]
-)
+@pytest.mark.parametrize(("use", "at"), [("at", None), ("exact", 3), ("newest", None), ("at", True), ("at", "")])
 def test_policies_that_make_no_sense_are_refused(use: str, at: Any) -> None:
     with pytest.raises(RefusedError):
         RestorePolicy(use, at=at)

@@ -209,7 +209,7 @@ def _restored(told: Restored) -> None:
     if told.missing:
         output.warn(f"  missing from its state: {', '.join(told.missing)}")
     if told.lost:
-        output.warn(f"  {told.lost} records cannot be read; what they may have done is asked about before it runs again")
+        output.warn(f"  {told.lost} records cannot be read: what they may have done is asked about first")
 
 
 def _exit_status(outcome: Outcome) -> int:
