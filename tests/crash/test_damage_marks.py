@@ -42,7 +42,11 @@ def test_a_keyed_effect_is_not_paid_again_when_the_index_is_damaged(tmp_path, ch
             store.run(worker, "a", restore="exact")
         assert not store.verify("a", read_data=True).ok
         assert paid == [7]
-        went_on = store.run(worker, "a")
-        assert (went_on.status, went_on.restored and went_on.restored.rung) == ("completed", "rebuilt")
-        assert store.verify("a", read_data=True).ok
+        if "seq + 100" in change:  # what lies behind the end cannot be taken away
+            with pytest.raises(DamageError, match="record 1[0-9][0-9] is missing"):
+                store.run(worker, "a")
+        else:
+            went_on = store.run(worker, "a")
+            assert (went_on.status, went_on.restored and went_on.restored.rung) == ("completed", "rebuilt")
+            assert store.verify("a", read_data=True).ok
     assert paid == [7]

@@ -42,14 +42,14 @@ def rebuild(store: Store, session: str) -> None:
 
 
 def _difference(found: History) -> tuple[Batch, Change]:
-    """What has to come into the indexes, and what has to go."""
-    store, session, seam = found.reader.store, found.reader.session, seam_of(found.head.bases)
+    """What has to come into the indexes, and what has to go. Rows behind the end are left: they count for nothing yet."""
+    store, session, seam, end = found.reader.store, found.reader.session, seam_of(found.head.bases), found.head.seq
     points: dict[int, Point] = {p.seq: p for p in points_of(e for e in found.entries.values() if e.seq > seam)}
     keyframes = {of: entry.seq for of, entry in found.keyframes.items() if entry.seq > seam}
     marks = _marks(found, seam)
-    there = {p.seq: p for p in store.points(session) if p.seq > seam}
-    kept = {of: record for of, record in store.keyframes(session) if record > seam or of in keyframes}
-    stored = {(mark, seq) for mark, seq in store.marks(session) if seq > seam}
+    there = {p.seq: p for p in store.points(session) if seam < p.seq <= end}
+    kept = {of: record for of, record in store.keyframes(session) if seam < record <= end or of in keyframes}
+    stored = {(mark, seq) for mark, seq in store.marks(session) if seam < seq <= end}
     change = Change(
         points=tuple(seq for seq in there if seq not in points),
         keyframes=tuple(of for of in kept if of not in keyframes),
