@@ -43,7 +43,7 @@ def test_a_keyed_effect_is_not_paid_again_when_the_index_is_damaged(tmp_path, ch
         assert not store.verify("a", read_data=True).ok
         assert paid == [7]
         if "seq + 100" in change:  # what lies behind the end cannot be taken away
-            with pytest.raises(DamageError, match="record 1[0-9][0-9] is missing"):
+            with pytest.raises(DamageError, match=r"record 1[0-9][0-9] is missing"):
                 store.run(worker, "a")
         else:
             went_on = store.run(worker, "a")

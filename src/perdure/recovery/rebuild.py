@@ -42,7 +42,7 @@ def rebuild(store: Store, session: str) -> None:
 
 
 def _difference(found: History) -> tuple[Batch, Change]:
-    """What has to come into the indexes, and what has to go. Rows behind the end are left: they count for nothing yet."""
+    """What has to come into the indexes, and what has to go. Rows behind the end are left alone."""
     store, session, seam, end = found.reader.store, found.reader.session, seam_of(found.head.bases), found.head.seq
     points: dict[int, Point] = {p.seq: p for p in points_of(e for e in found.entries.values() if e.seq > seam)}
     keyframes = {of: entry.seq for of, entry in found.keyframes.items() if entry.seq > seam}
