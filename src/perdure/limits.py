@@ -169,3 +169,12 @@ JOURNAL_WAIT_S: Final = 5.0
 
 JOURNAL_AGAIN_S: Final = 1.0
 """When a mirror that could not be written is tried again."""
+
+LABELS_COUNT_MAX: Final = 100
+"""Names of actions, classes of errors, strategies that metrics tell apart, each; what comes then is `other`."""
+
+OVERVIEW_READS_COUNT_MAX: Final = 1000
+"""Records that a look over a store reads to tell doubts from questions; what waits beyond them counts as questions."""
+
+OVERVIEW_S: Final = 15.0
+"""A look over a store is not older than this when it is asked for."""

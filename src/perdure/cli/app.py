@@ -28,6 +28,7 @@ from perdure.cli import (
     telling,
     verifying,
     versions,
+    watching,
 )
 from perdure.cli.place import use_key, use_protocol
 from perdure.errors import PerdureError
@@ -87,6 +88,7 @@ app.command(rich_help_panel=KEEP)(versions.migrate)
 app.command(rich_help_panel=KEEP)(keeping.doctor)
 app.command(rich_help_panel=KEEP)(keys.keygen)
 app.command(rich_help_panel=KEEP)(keys.rekey)
+app.command(rich_help_panel=KEEP)(watching.metrics)
 app.command(rich_help_panel=CHECK, cls=verifying.Verify)(verifying.verify)
 app.command(rich_help_panel=CHECK)(checking.replay)
 app.command(

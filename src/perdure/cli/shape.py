@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -296,3 +297,11 @@ def diagnosis(found: Diagnosis, place: Place) -> dict[str, Any]:
             for one in found.findings
         ],
     }
+
+
+def metrics(samples: list[tuple[str, dict[str, str], float]]) -> list[dict[str, Any]]:
+    """What is scraped, one document for each value; a value that is no number of JSON is a text."""
+    return [
+        {"name": name, "labels": labels, "value": value if math.isfinite(value) else str(value)}
+        for name, labels, value in samples
+    ]

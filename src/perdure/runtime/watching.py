@@ -6,7 +6,7 @@ What is told of commits, sessions and attempts is told where it happens; here is
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from perdure import clock
 from perdure.errors import DamageError, StoreFailedError, VersionError
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
+    from prometheus_client import CollectorRegistry
+
+    from perdure.ops.metrics import Metrics
     from perdure.runtime.outcome import Outcome
     from perdure.runtime.store import AgentStore
     from perdure.session.keeping.opening import Opening
@@ -43,6 +46,26 @@ class Watching:
             self.backend.observers = Observers()
         return self.backend.observers.add(observer, aside=aside)
 
+    def metrics(
+        self,
+        *,
+        registry: CollectorRegistry | None = None,
+        prefix: str = "",
+        gauges: bool = True,
+        counts: bool = True,
+        own: bool = False,
+    ) -> Metrics:
+        """Prometheus metrics of all that is done through this object, and of the store (`docs/metrics.md`).
+
+        In `registry`, in one of their `own`, else in that of the process, from now on until their `close()`. `prefix`
+        is put before those names that have none. Without `gauges` the store itself is not looked at, without `counts`
+        nothing that is done is counted. Raises `RefusedError` where they are already, or the extra `metrics` is not
+        installed.
+        """
+        from perdure.ops.metrics import Metrics
+
+        return Metrics(self, registry=registry, prefix=prefix, gauges=gauges, counts=counts, own=own)
+
 
 class AsyncWatching:
     """The same for `AsyncStore`: nothing in it waits, so nothing of it is awaited."""
@@ -52,6 +75,10 @@ class AsyncWatching:
     def observe(self, observer: Observer, *, aside: bool = False) -> Callable[[], None]:
         """See `AgentStore.observe`. It is called in the loop's thread, and must not block it."""
         return self._store.observe(observer, aside=aside)
+
+    def metrics(self, **options: Any) -> Metrics:
+        """See `AgentStore.metrics`. Nothing is looked up until they are asked for."""
+        return self._store.metrics(**options)
 
 
 class Run:
