@@ -79,6 +79,27 @@ Its fingerprint is exact all the same.
 STREAM_BYTES_MAX: Final = 64 << 20
 """All chunks of one stream, encoded."""
 
+CYCLE_COUNT_MAX: Final = 20
+"""The longest round of calls that can be looked for in a run that goes in circles."""
+
+PROGRESS_COUNT: Final = 4096
+"""So many of its newest calls a run is compared with, and so many on branches that were left."""
+
+PROGRESS_RECORDS: Final = 2000
+"""So many of the newest records are read when a session whose progress is watched is opened."""
+
+EMPTY_DELTA_BYTES: Final = 1
+"""A delta of so many bytes changes nothing."""
+
+ERROR_BYTES: Final = 4096
+"""A longer result is not looked into for what may tell of an error, or for the numbers in it."""
+
+ERRORS_COUNT_MAX: Final = 64
+"""So many different errors of one tool are told apart."""
+
+ERROR_CHARS: Final = 200
+"""So much of the text of an error counts when two are compared."""
+
 FOLLOW_S: Final = 0.1
 """How often who follows a log asks whether there is more."""
 
