@@ -9,7 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from perdure import clock
+from perdure import clock, limits
 from perdure.errors import (
     ConflictError,
     DamageError,
@@ -23,6 +23,7 @@ from perdure.ops.collection import collected, sweep
 from perdure.ops.rekey import left
 from perdure.ops.retention import EVERYTHING
 from perdure.recovery import restore
+from perdure.recovery.loops import circling
 from perdure.recovery.rebuild import DERIVED, rebuild
 from perdure.recovery.verify import verify
 from perdure.session.keeping.lease import is_dead, owner_text
@@ -153,8 +154,8 @@ def _session(store: Store, head: Head, *, deep: bool) -> list[Finding]:
     session = head.session
     try:
         if not _is_sound(store, head) or deep:
-            return [*_verified(store, session), *_state(store, head)]
-        return [*_state(store, head)]
+            return [*_verified(store, session), *_state(store, head, deep=deep)]
+        return [*_state(store, head, deep=deep)]
     except FormatNewerError as error:
         return [Finding(WARNING, "newer", session, f"{error}; read it with that version")]
     except WitnessError as error:
@@ -194,7 +195,7 @@ def _verified(store: Store, session: str) -> Iterator[Finding]:
             yield Finding(ERROR, "damage", session, str(problem), mend)
 
 
-def _state(store: Store, head: Head) -> Iterator[Finding]:
+def _state(store: Store, head: Head, *, deep: bool) -> Iterator[Finding]:
     session, lease = head.session, store.lease(head.session)
     if lease.owner and is_dead(lease.owner):
         what = f"its owner is gone ({owner_text(lease.owner)}); it can be resumed"
@@ -209,6 +210,17 @@ def _state(store: Store, head: Head) -> Iterator[Finding]:
             f"it was written {ahead_us / DAY_US:.0f} days in the future: a clock is or was wrong, and ages mislead gc"
         )
         yield Finding(WARNING, "clock", session, what)
+    if deep or lease.owner:
+        yield from _circles(store, head)
+
+
+def _circles(store: Store, head: Head) -> Iterator[Finding]:
+    """Whether the newest records of a session that goes on show that it goes in circles."""
+    after = max(0, head.seq - limits.PROGRESS_RECORDS)
+    found = circling(Reader(store, head.session).sound(after=after, upto=head.seq))
+    if found is not None:
+        what = f"it goes in circles: {found} (records {found.first} to {found.last})"
+        yield Finding(WARNING, "circling", head.session, what, ("show", head.session))
 
 
 def _summary_time(head: Head) -> int:

@@ -4,15 +4,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.recovery.aware import circling
+    from perdure.recovery.loops import Circling, ProgressPolicy
     from perdure.recovery.messages import MessageProblem, acompleted, completed, problems
     from perdure.recovery.restore_policy import RestorePolicy
 
-__all__ = ["MessageProblem", "RestorePolicy", "acompleted", "completed", "problems"]
+__all__ = [
+    "Circling",
+    "MessageProblem",
+    "ProgressPolicy",
+    "RestorePolicy",
+    "acompleted",
+    "circling",
+    "completed",
+    "problems",
+]
 
 _LATE = {
+    "Circling": "perdure.recovery.loops",
     "MessageProblem": "perdure.recovery.messages",
+    "ProgressPolicy": "perdure.recovery.loops",
     "RestorePolicy": "perdure.recovery.restore_policy",
     "acompleted": "perdure.recovery.messages",
+    "circling": "perdure.recovery.aware",
     "completed": "perdure.recovery.messages",
     "problems": "perdure.recovery.messages",
 }

@@ -96,7 +96,7 @@ class Circling:
     last: int
 
     def __str__(self) -> str:
-        return f"{KINDS[self.kind]}: {', '.join(self.names)}, {self.count} times (records {self.first} to {self.last})"
+        return f"{KINDS[self.kind]}: {', '.join(self.names)}, {self.count} times"
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,7 @@ class AsyncStore(AsyncWatching):
         parts: Collection[str] | None = None,
         version: str = "",
         validate: Check | None = None,
+        progress: Any = None,
     ) -> AsyncHandle:
         """A handle: `async with store.aio.session("chat-7") as s`. See `AgentStore.session`.
 
@@ -159,6 +160,7 @@ class AsyncStore(AsyncWatching):
                 wait_s=wait_s,
                 version=version,
                 validate=validate,
+                progress=progress,
             )
         )
 

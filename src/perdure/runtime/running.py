@@ -5,6 +5,7 @@ In a thread and in an event loop alike; what is looked at and decided elsewhere 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -321,14 +322,15 @@ class Running(watching.Watching):
         optimistic: bool = False,
         version: str = "",
         validate: Check | None = None,
+        progress: Any = None,
     ) -> Session:
         """A handle: your own code goes on with the session.
 
         `save()` and a clean `with` exit commit; an exception saves nothing but its `failed` status. `state` is a typed
         state. `optimistic` takes no lease: several may have the session open, and of two commits on the same log one
         holds; the other is `ConflictError`, and its caller opens the session again. `version` is that of the state that
-        the code works on, and a state of another is migrated; `validate` as for `agent`. Raises `HeldError`,
-        `SessionUnknownError` (with `create=False`), `VersionError`.
+        the code works on, and a state of another is migrated; `validate` and `progress` as for `agent`. Raises
+        `HeldError`, `SessionUnknownError` (with `create=False`), `VersionError`.
         """
         declared, opening = self._to_handle(
             session,
@@ -337,6 +339,7 @@ class Running(watching.Watching):
             strict=strict,
             validate=validate,
             version=version,
+            progress=progress,
             create=create,
             labels=labels or {},
             wait_s=wait_s,
@@ -383,9 +386,10 @@ class Running(watching.Watching):
         strict: bool,
         version: str = "",
         validate: Check | None = None,
+        progress: Any = None,
         **options: Any,
     ) -> tuple[Agent, Opening]:
-        declared = Agent("handle", tuple(append_only), strict, version, state, validate)
+        declared = Agent("handle", tuple(append_only), strict, version, state, validate, progress=progress)
         target = Target(version, "", state, validate)
         opening = Opening(
             session=check_session_id(session), version=version, target=target, lease_s=self._lease_s, **options
@@ -415,7 +419,7 @@ class Running(watching.Watching):
         self, opening: Opening, declared: Agent, undos: Mapping[str, Callable[..., Any]], *, take: Take = hold
     ) -> Session:
         opened = self._taken(opening, take)
-        return Session(
+        face = Session(
             opened,
             declared,
             code=opening.code,
@@ -425,6 +429,12 @@ class Running(watching.Watching):
             children=self._nursery(opening),
             commons=Shared(self),  # type: ignore[arg-type]
         )
+        if declared.progress is not None:
+            with contextlib.ExitStack() as failing:
+                failing.callback(face.close)
+                _read_along(face, opened, declared.progress)
+                failing.pop_all()
+        return face
 
     async def _open_async(
         self,
@@ -438,7 +448,7 @@ class Running(watching.Watching):
         from perdure.session.async_session import AsyncSession
 
         opened = await in_thread(self._taken, opening, take)
-        return AsyncSession(
+        face = AsyncSession(
             opened,
             declared,
             code=opening.code,
@@ -449,6 +459,12 @@ class Running(watching.Watching):
             commons=Shared(self),  # type: ignore[arg-type]
             parts=parts,
         )
+        if declared.progress is not None:
+            async with contextlib.AsyncExitStack() as failing:
+                failing.push_async_callback(face.close)
+                await in_thread(_read_along, face, opened, declared.progress)
+                failing.pop_all()
+        return face
 
     def _offered(self, opening: Opening) -> AbstractContextManager[None]:
         return restore.offered(self.backend, opening.session)
@@ -464,6 +480,13 @@ class Running(watching.Watching):
             except StoreFailedError:
                 self.keeper.disown(opening.session, owner=self._owner)
                 raise
+
+
+def _read_along(face: Face, opened: Opened, policy: Any) -> None:
+    """From now on it is known whether this session goes in circles."""
+    from perdure.runtime.circling import watch
+
+    watch(face, opened, policy)
 
 
 def _stopping_on_signals(opened: Face) -> AbstractContextManager[None]:

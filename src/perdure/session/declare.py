@@ -46,6 +46,7 @@ class Agent:
     state: Any = None
     validate: Any = None
     restore: Any = None
+    progress: Any = None
 
 
 def action(
@@ -130,6 +131,7 @@ def agent(
     state: Any = None,
     validate: Check | None = None,
     restore: Any = None,
+    progress: Any = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def agent(fn: Any = None, /, **options: Any) -> Any:
     """Declares a *script*: resumed by running it again from its top, every recorded call answered.
@@ -137,7 +139,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `append_only` names the parts whose items never change once appended (saves get cheaper; a rewrite is found and
     stored all the same, or raised with `strict`); `version` is that of the state that it works on (`docs/versions.md`),
     and `validate` (a function, or a JSON Schema) checks one that was migrated; `state` is a typed state (dataclass,
-    pydantic model, TypedDict). `restore` is a `perdure.recovery.RestorePolicy`, or its name (`docs/restoring.md`).
+    pydantic model, TypedDict). `restore` is a `perdure.recovery.RestorePolicy`, or its name (`docs/restoring.md`);
+    `progress` is a `perdure.recovery.ProgressPolicy`: the session is read along (`docs/circles.md`).
     """
     return _declare(fn, "script", options)
 
@@ -153,6 +156,7 @@ def steps(
     state: Any = None,
     validate: Check | None = None,
     restore: Any = None,
+    progress: Any = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def steps(fn: Any = None, /, **options: Any) -> Any:
     """Declares *steps*: a function called again and again until `s.complete(result)`.

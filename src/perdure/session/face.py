@@ -107,6 +107,8 @@ class Face:
         self._keyframer = Keyframer(opened)
         self._core.on_point = self._keyframer.add
         self._typed: Typed | None = None
+        self.progress: Any = None
+        """The fold that tells whether it gets on, if its progress is watched."""
         self.stop_reason = ""
         self.result: Any = None
         self.restored: Restored | None = None
@@ -159,6 +161,10 @@ class Face:
         """A random number in [0, 1), recorded."""
         return self._value("random", clock.new_random)  # type: ignore[no-any-return]
 
+    def drawn(self, kind: str, draw: Callable[[], Any]) -> Any:
+        """A value of a kind of its own, recorded as those above: drawn once, and the same in a replay."""
+        return self._value(kind, draw)
+
     def _value(self, kind: str, draw: Callable[[], Any]) -> Any:
         self._check_open()
         with self._lock:
@@ -175,6 +181,11 @@ class Face:
         """When nobody refers to it any more and nobody closed it, it is given back."""
         self._forgotten = weakref.finalize(self, _forgotten, self.id, self._pid, self._keeper, self._opened.lease)
         self._forgotten.atexit = False
+
+    def watch_progress(self, progress: Any) -> None:
+        """From now on, `progress.written` is given whatever is recorded, once it is durable."""
+        self.progress = progress
+        self._core.on_written = progress.written
 
     # --- by hand ------------------------------------------------------------------------------------------------------
 

@@ -200,7 +200,7 @@ def watch(store: AgentStore, book: Book, answers: Mapping[str, Any]) -> Counter[
 
         def draw() -> Any:
             drawn[kind] += 1
-            return fixed_value(kind, drawn[kind])
+            return fixed_value(kind, drawn[kind]) if kind in FIXED else own()
 
         return value(session, kind, draw)
 
@@ -246,6 +246,10 @@ def scripted(answer: Any, *, earlier: int) -> Any:
         return answer(*args, **kwargs) if callable(answer) else answer
 
     return answering
+
+
+FIXED: Final = ("now", "uuid", "random")
+"""The kinds of values that vary by nature."""
 
 
 def fixed_value(kind: str, number: int) -> Any:

@@ -43,6 +43,8 @@ class Ground:
         self.inbox = Inbox(self)
         self._put_off: list[Draft] = []
         self._whole: list[Entry] | None = None
+        self.on_written: Callable[[list[Entry]], None] | None = None
+        """Who reads along, once records are durable."""
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -60,6 +62,8 @@ class Ground:
                 self.ledger.add(entry)
             if self._whole is not None:
                 self._whole.extend(entries)
+            if self.on_written is not None:
+                self.on_written(entries)
             if then:
                 then(entries)
 
