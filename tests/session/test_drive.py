@@ -100,7 +100,7 @@ def test_other_code_from_a_checkpoint(store: AgentStore) -> None:
 
 
 def test_nothing_changed_runs_what_is_not_recorded(store: AgentStore) -> None:
-    assert store.drive("a", into="b", at="again").result == "sent about tides, none"
+    assert store.drive("a", into="b", at="again", again=True).result == "sent about tides, none"
     assert RUN == {"send about tides, none": 1}
     assert store.drive("a", into="c").result == "sent about tides, none"
     assert sum(RUN.values()) == 1

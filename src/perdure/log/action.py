@@ -81,6 +81,8 @@ class Action:
     tried: int = 0
     """The record of its newest attempt, if that is not the first."""
     timeout_s: float | None = None
+    given: dict[str, bytes] | None = None
+    """Arguments (encoded) that its function is called with instead of those that the code gives: in a driven fork."""
     lost: bool = False
     """Whether it was met where records cannot be read: its effect may have happened there, under another key."""
 
@@ -145,14 +147,15 @@ def started(entry: Entry) -> Action:
     """The action that a record of its first start begins."""
     told = {field: entry.body[field] for field in _STARTED}
     since = entry.body.get("started_us", entry.time_us)
-    lost = entry.body.get("lost", False)
-    return Action(seq=entry.seq, started_us=since, timeout_s=entry.body.get("timeout_s"), lost=lost, **told)
+    told |= {field: entry.body.get(field) for field in ("timeout_s", "given")}
+    return Action(seq=entry.seq, started_us=since, lost=entry.body.get("lost", False), **told)
 
 
 def started_body(action: Action) -> dict[str, Any]:
     """The body of the record of an action's first start."""
     told = {field: getattr(action, field) for field in _STARTED}
     body = {**told, "of": None, "attempt": 1, "timeout_s": action.timeout_s}
+    body |= {"given": action.given} if action.given is not None else {}
     return body | {"lost": True} if action.lost else body
 
 
@@ -205,6 +208,9 @@ class Actions(dict[int, Action]):
             action.outcome, action.later = Outcome("result", entry["value"]), None
             return
         outcome = outcome_of(entry.body)
+        if entry.kind == "settled" and "given" in entry.body:
+            action.outcome, action.later, action.given = outcome, None, entry["given"]
+            return
         if entry.kind == "settled" and action.outcome and action.outcome.how == "error":
             action.later = outcome
         else:

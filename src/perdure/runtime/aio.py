@@ -270,13 +270,25 @@ class AsyncStore(AsyncWatching):
         fn: Callable[[Any], Any] | None = None,
         at: int | str | None = None,
         result: Mapping[int, Any] | None = None,
+        arguments: Mapping[int | str, Mapping[str, Any]] | None = None,
         input: Any = NO_INPUT,  # noqa: A002 - the word that people use
+        again: bool = False,
         reason: str = "",
         by: str = "operator",
     ) -> Outcome:
         """See `AgentStore.drive`. The code runs in a thread, an `async def` agent in an event loop of its own there."""
         return await in_thread(
-            self._store.drive, session, into=into, fn=fn, at=at, result=result, input=input, reason=reason, by=by
+            self._store.drive,
+            session,
+            into=into,
+            fn=fn,
+            at=at,
+            result=result,
+            arguments=arguments,
+            input=input,
+            again=again,
+            reason=reason,
+            by=by,
         )
 
     # --- deciding -----------------------------------------------------------------------------------------------------

@@ -191,23 +191,27 @@ class Moving:
         fn: Callable[[Any], Any] | None = None,
         at: int | str | None = None,
         result: Mapping[int, Any] | None = None,
+        arguments: Mapping[int | str, Mapping[str, Any]] | None = None,
         input: Any = NO_INPUT,  # noqa: A002 - the word that people use
+        again: bool = False,
         reason: str = "",
         by: str = "operator",
     ) -> Outcome:
-        """What if: forks the session into `into`, with results, the input or the code changed, and runs on for real.
+        """What if: forks the session into `into`, with something in it changed, and runs on for real.
 
-        `result` maps the numbers of actions (their starts) to what their calls are answered with instead, `fn` is other
-        code. `at` is the place to go on from, as for `fork`; without it the place where the changed results were known,
-        for another input the opening, else the end. What was recorded up to there is answered, what comes after runs.
-        The session itself stays as it is. Raises `UndecidedError` for a result that is not answered from that place,
-        and as `fork` and `run` do.
+        `result` maps the numbers of actions (their starts) to what their calls are answered with instead, `arguments`
+        to what they are called with, once more: a prompt; under the name of an action what all its calls are made with
+        from there on: the model. `fn` is other code. `at` is the place to go on from, as for `fork`; without it the
+        place where the changed results were known, or the call with the changed arguments began, for another input or
+        arguments of all calls the opening, else the end. What was recorded up to there is answered, what comes after
+        runs; what the session itself did after it is not done again unasked: keys are answered, and other effects that
+        stand are asked about, unless `again` says that they may happen once more. The session itself stays as it is.
+        Raises `UndecidedError` for an action that is not met from that place, and as `fork` and `run` do.
         """
         from perdure.runtime import driving
 
         code = fn or driving.function(self.backend, session)
-        change = driving.Change(result or {}, input, reason, by)
+        change = driving.Change(result or {}, input, reason, by, arguments or {}, again)
         with restore.offered(self.backend, check_session_id(session)):
             driving.forked(self.backend, session, into, change, at=at)
-        is_changed = fn is not None or bool(result) or input is not NO_INPUT
-        return self.run(code, into, accept_change=is_changed, create=False)
+        return self.run(code, into, accept_change=fn is not None or bool(change), create=False)

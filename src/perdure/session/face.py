@@ -101,6 +101,7 @@ class Face:
             strict=declared.strict,
             guard=opened.reader.store.guard,
         )
+        self._core.given = opened.opening.body.get("given") or {}
         self._core.on_masked = self._replaced
         self._pid, self._lock = os.getpid(), threading.RLock()
         self._closed = False

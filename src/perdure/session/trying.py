@@ -28,6 +28,8 @@ class Trying:
         call, action = request.call, request.action
         self.fn, self.args = plain(call.fn), call.args
         self.kwargs = with_key(call.fn, call.kwargs, action.idempotency_key)
+        if action.given is not None:
+            self.args, self.kwargs = calls.with_given(call.fn, self.args, self.kwargs, action.given)
         self._request, self._session, self._failures = request, session, failures
         self._observers = observers
         self._ended: Ended | None = None

@@ -140,13 +140,13 @@ def _keyframes(reader: Reader, seq: int, *, head: int, first: Entry) -> list[Ent
     sessions = (reader.session, *(base.session for base in reader.bases))
     if seq == head or not any(reader.store.find(session, dropped.MARK) for session in sessions):
         return []
-    _check_kept(reader, seq)
+    check_kept(reader, seq)
     later = [record for of, record in reader.store.keyframes(reader.session) if of <= seq < record]
     bodies = [reader.entries(after=record - 1, upto=record)[0].body for record in later]
     return [Entry(n, first.epoch, "keyframe", first.time_us, body) for n, body in enumerate(bodies, first.seq + 1)]
 
 
-def _check_kept(reader: Reader, seq: int) -> None:
+def check_kept(reader: Reader, seq: int) -> None:
     """Raises unless the newest snapshot at this record, and all that came after it, is still there."""
     for entry in reversed(branch(reader.entries(upto=seq))):
         if entry.kind in SNAPSHOTS:

@@ -215,6 +215,16 @@ def make(
     )
 
 
+def with_given(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], given: Mapping[str, bytes]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the function is called with, with these arguments (encoded, by name) in the place of its own."""
+    names = [*shape_of(fn).names[: len(args)], *map(str, range(len(shape_of(fn).names), len(args)))]
+    other = {name: values.decode(data) for name, data in given.items()}
+    told = tuple(other.pop(name, value) for name, value in zip(names, args, strict=True))
+    return told, {**kwargs, **other}
+
+
 def with_options(options: Options, changes: Mapping[str, Any]) -> Options:
     """The options with some changed, as `session.action(fn, …)` does it."""
     return replace(options, **changes) if changes else options

@@ -81,6 +81,8 @@ class Journal(Doubts):
     ) -> None:
         super().__init__(form=form, guard=guard)
         self.nonce, self.undos = nonce, undos
+        self.given: Mapping[str, dict[str, bytes]] = {}
+        """In a driven fork: arguments that actions of a name are called with instead of those that the code gives."""
         self.people, self.children, self.streams = People(self), Starts(self), Streams(self)
         self._asked: dict[int, int] = {}
         self._broken: dict[tuple[Any, ...], Broken] = {}
@@ -369,6 +371,7 @@ class Journal(Doubts):
             after_rollback=call.options.after_rollback,
             asked=self._asked.pop(id(call), None),
             timeout_s=call.options.timeout_s,
+            given=self.given.get(call.name) if self.given else None,
         )
 
     def _attempt(self, call: Call, action: Action) -> Steps:
