@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from perdure import limits
+from perdure.runtime.aio_journal import AsyncJournal
 from perdure.runtime.branching import ENDED
 from perdure.runtime.watching import AsyncWatching
 from perdure.session.keeping.opening import NO_INPUT
@@ -17,7 +18,7 @@ from perdure.values.tokens import MASK
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
     from types import TracebackType
 
     from perdure.log.branch import Absence
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from perdure.runtime.migrating import Migrated, Migration
     from perdure.runtime.operator import Rollback
     from perdure.runtime.outcome import Outcome, Question
-    from perdure.runtime.replay import Replay
     from perdure.runtime.schedule import Schedule
     from perdure.runtime.store import AgentStore
     from perdure.session.async_session import AsyncSession
@@ -79,7 +79,7 @@ class AsyncHandle:
             await self._session.__aexit__(kind, error, trace)
 
 
-class AsyncStore(AsyncWatching):
+class AsyncStore(AsyncWatching, AsyncJournal):
     """Found at `store.aio`. What each method does, returns and raises is told at its namesake in `AgentStore`."""
 
     def __init__(self, store: AgentStore) -> None:
@@ -257,39 +257,6 @@ class AsyncStore(AsyncWatching):
                         break
         finally:
             await in_thread(watch.__exit__, None, None, None)
-
-    async def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:
-        """See `AgentStore.replay`."""
-        return await in_thread(self._store.replay, session, fn)
-
-    async def drive(
-        self,
-        session: str,
-        *,
-        into: str,
-        fn: Callable[[Any], Any] | None = None,
-        at: int | str | None = None,
-        result: Mapping[int, Any] | None = None,
-        arguments: Mapping[int | str, Mapping[str, Any]] | None = None,
-        input: Any = NO_INPUT,  # noqa: A002 - the word that people use
-        again: bool = False,
-        reason: str = "",
-        by: str = "operator",
-    ) -> Outcome:
-        """See `AgentStore.drive`. The code runs in a thread, an `async def` agent in an event loop of its own there."""
-        return await in_thread(
-            self._store.drive,
-            session,
-            into=into,
-            fn=fn,
-            at=at,
-            result=result,
-            arguments=arguments,
-            input=input,
-            again=again,
-            reason=reason,
-            by=by,
-        )
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
