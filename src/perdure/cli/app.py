@@ -89,6 +89,7 @@ app.command(rich_help_panel=KEEP)(keeping.doctor)
 app.command(rich_help_panel=KEEP)(keys.keygen)
 app.command(rich_help_panel=KEEP)(keys.rekey)
 app.command(rich_help_panel=KEEP)(watching.metrics)
+app.command(rich_help_panel=KEEP)(watching.alerts)
 app.command(rich_help_panel=CHECK, cls=verifying.Verify)(verifying.verify)
 app.command(rich_help_panel=CHECK)(checking.replay)
 app.command(

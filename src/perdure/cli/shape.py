@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perdure.cli.place import Place
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch
+    from perdure.ops.alerts.watcher import Alert
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erasure
     from perdure.ops.gone import GcReport
@@ -305,3 +306,18 @@ def metrics(samples: list[tuple[str, dict[str, str], float]]) -> list[dict[str, 
         {"name": name, "labels": labels, "value": value if math.isfinite(value) else str(value)}
         for name, labels, value in samples
     ]
+
+
+def alert(found: Alert) -> dict[str, Any]:
+    """An alert that fires."""
+    rule = found.rule
+    return {
+        "alert": rule.name,
+        "severity": rule.severity,
+        "metric": rule.metric,
+        "value": found.value,
+        "side": rule.side,
+        "limit": rule.limit,
+        "says": rule.says,
+        "command": f"perdure {rule.command}",
+    }

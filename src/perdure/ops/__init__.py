@@ -4,11 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.ops.alerts.policy import AlertPolicy
+    from perdure.ops.alerts.rule import Rule
+    from perdure.ops.alerts.watcher import Alert, Alerts
     from perdure.ops.journal.policy import Journal
+    from perdure.ops.metrics import Metrics
 
-__all__ = ["Journal"]
+__all__ = ["Alert", "AlertPolicy", "Alerts", "Journal", "Metrics", "Rule"]
 
-_LATE = {"Journal": "perdure.ops.journal.policy"}
+_LATE = {
+    "Alert": "perdure.ops.alerts.watcher",
+    "AlertPolicy": "perdure.ops.alerts.policy",
+    "Alerts": "perdure.ops.alerts.watcher",
+    "Journal": "perdure.ops.journal.policy",
+    "Metrics": "perdure.ops.metrics",
+    "Rule": "perdure.ops.alerts.rule",
+}
 """Where the names are: each is loaded by the first who uses it."""
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that this gives

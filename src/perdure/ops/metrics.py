@@ -83,6 +83,7 @@ class Metrics:
         if own:
             registry = prometheus_client.CollectorRegistry()
         self.registry = prometheus_client.REGISTRY if registry is None else registry
+        self.prefix = prefix
         self._stores: list[Store] = []
         self._undo: list[Callable[[], None]] = []
         self._made: list[Any] = []

@@ -1,0 +1,1 @@
+"""When somebody should look: rules over the metrics, watched here or by Prometheus, and a dashboard of the same."""
