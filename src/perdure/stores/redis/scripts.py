@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
-from importlib import resources
+from pathlib import Path
 from typing import Any, TypeAlias
 
 Word: TypeAlias = bytes | str | int
@@ -72,5 +72,5 @@ class Call:
 
 
 def _file(name: str) -> str:
-    text = resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+    text = Path(__file__).with_name("lua").joinpath(f"{name}.lua").read_text("utf-8")
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
+from pathlib import Path
 
 _NAMED = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def script(name: str) -> str:
     """A file of this folder, whole."""
-    return resources.files(__name__).joinpath(f"{name}.sql").read_text("utf-8")
+    return Path(__file__).with_name(f"{name}.sql").read_text("utf-8")
 
 
 def statements(name: str) -> dict[str, str]:
