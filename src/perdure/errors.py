@@ -50,6 +50,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── KeyReusedError           a key came back with another name, other arguments or another prompt
     │   ├── RefusedError             not allowed in this place
     │   ├── NoProgressError          a step that did nothing
+    │   ├── BudgetError              what the session may spend is spent
     │   ├── AbandonedError           an action that a person abandoned
     │   ├── ArgumentsChangedError    a tool changed the arguments it was given
     │   ├── RecordedError            stands for an error of a class that may not be rebuilt
@@ -360,6 +361,12 @@ class NoProgressError(RunError):
     """A step that neither called, changed nor completed anything."""
 
     code, exit_status = "no-progress", 64
+
+
+class BudgetError(RunError):
+    """What the session may spend is spent."""
+
+    code, exit_status = "budget", 71
 
 
 class AbandonedError(RunError):

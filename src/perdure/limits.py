@@ -119,6 +119,9 @@ as long each time, and a random part of as much …"""
 BACKOFF_S_MAX: Final = 60.0
 """… up to this."""
 
+RETRY_AFTER_S_MAX: Final = 3600.0
+"""Seconds for which a server may ask to be left alone; what asks for more is tried after this."""
+
 VIEW_BYTES_MAX: Final = 64 * 1024
 """A field longer than this is shown only by its length where a store keeps records readable."""
 

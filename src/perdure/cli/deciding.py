@@ -54,6 +54,9 @@ def rollback(
     branch: Annotated[
         str | None, typer.Option("--branch", metavar="NAME", help="A name for the branch that begins there.")
     ] = None,
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", metavar="NAME", help="What the code is to try now: its s.strategy.")
+    ] = None,
     preview: options.Preview = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, at a terminal either.")] = False,
     by: options.By = None,
@@ -71,7 +74,7 @@ def rollback(
             foreseeing.show(found, as_json=as_json)
             return
         foreseeing.confirm(found, f"Go back to #{found.to}?", yes=yes, as_json=as_json)
-        done = opened.rollback(session, to, reason=reason, by=chosen_by(by), branch=branch)
+        done = opened.rollback(session, to, reason=reason, by=chosen_by(by), branch=branch, strategy=strategy)
     if as_json:
         told = {"to": done.to, "undo": list(done.undo), "standing": list(done.standing)}
         output.document({"session": session, **told, "resume": where.command("resume", session)})

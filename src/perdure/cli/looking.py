@@ -13,6 +13,7 @@ from perdure.cli.running import tell_question
 from perdure.cli.text import age, as_point, one_line, written
 from perdure.errors import NoPointError
 from perdure.log import points
+from perdure.log.choices import BACK, NEXT
 from perdure.log.readable import json_of, moment
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch as LogBranch
+    from perdure.log.choices import Choice
     from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
     from perdure.runtime.listed import SessionInfo
     from perdure.runtime.store import AgentStore
@@ -137,6 +139,8 @@ def show(
         output.say(f"to look at it: {where.command('state', session, '--at', newest)}")
     actions = ("seq", "call", "effect", "outcome", "attempts")
     _section("actions", [_action(a) for a in found.actions], actions, number)
+    chosen = ("seq", "chosen", "back to", "strategy", "came to", "why")
+    _section("chosen about failures", [_choice(c) for c in found.choices], chosen, number)
     _section("left standing by a rollback", [_action(a) for a in found.standing], actions, number)
     _section("children", [_child(c) for c in found.children], ("session", "status", "reason"), len(found.children))
     if len(found.branches) > 1:
@@ -179,6 +183,7 @@ def _header(found: Detail) -> None:
         "written": f"{moment(info.updated_us)[:19]}Z, {age(info.updated_us)} ago",
         "owner": info.owner,
         "inbox": f"{info.messages} not received yet" if info.messages else "",
+        "spent": ", ".join(f"{amount:g} {unit}" for unit, amount in found.spent.items()),
         "log": f"{info.records} records, {info.saves} saves, {info.actions} actions",
     }
     for name, value in facts.items():
@@ -214,6 +219,12 @@ def _branch(found: LogBranch) -> tuple[object, ...]:
     present = "present" if found.is_present else "left"
     why = one_line(found.why, chars_max=60)
     return found.number, found.name, found.first, found.tip, present, why, found.by, age(found.time_us)
+
+
+def _choice(found: Choice) -> tuple[object, ...]:
+    to = f"#{found.to}" if found.do in (BACK, NEXT) else ""
+    strategy = "" if found.strategy is None else one_line(str(found.strategy), chars_max=20)
+    return found.seq, found.do, to, strategy, found.outcome or "open", one_line(found.reason, chars_max=100)
 
 
 def _action(found: ActionDetail) -> tuple[object, ...]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch
     from perdure.ops.alerts.watcher import Alert
+    from perdure.log.choices import Choice
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erasure
     from perdure.ops.gone import GcReport
@@ -57,6 +58,8 @@ def detail(found: Detail, place: Place) -> dict[str, Any]:
         "questions": [question(q, found.info.id, place) for q in found.questions],
         "children": [{"session": c.id, "status": c.status, "reason": c.reason} for c in found.children],
         "branches": [branch(b) for b in found.branches],
+        "choices": [choice(c) for c in found.choices],
+        "spent": found.spent,
         "origin": None if found.origin is None else asdict(found.origin),
     }
 
@@ -65,6 +68,21 @@ def branch(found: Branch) -> dict[str, Any]:
     """A branch of a log."""
     plain = {name: value for name, value in asdict(found).items() if name not in ("name", "time_us", "is_present")}
     return {**plain, "name": found.name or None, "began": moment(found.time_us), "present": found.is_present}
+
+
+def choice(found: Choice) -> dict[str, Any]:
+    """What a failure policy chose."""
+    failure = None if found.failure is None else {k: v for k, v in asdict(found.failure).items() if k != "time_us"}
+    return {
+        "seq": found.seq,
+        "do": found.do,
+        "to": found.to,
+        "strategy": json_of(found.strategy),
+        "outcome": found.outcome or None,
+        "reason": found.reason,
+        "failures": found.failures,
+        "failure": failure,
+    }
 
 
 def point(found: PointDetail) -> dict[str, Any]:

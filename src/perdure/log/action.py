@@ -37,7 +37,8 @@ class Outcome:
     `how` is result, error, unstorable (finished, but its result could not be stored), not done or abandoned. `value` is
     the encoded result; for an error or an unstorable result, a plain dict that tells of it. An error that is not
     `final` is one that the action's own retries go on from; `not_done` says that nothing happened; `origin` is the
-    innermost action that raised the error. `stream` is there if it was read as a stream.
+    innermost action that raised the error. `stream` is there if it was read as a stream; `cost` is what it cost, by
+    unit, if that is known.
     """
 
     how: str
@@ -46,6 +47,7 @@ class Outcome:
     not_done: bool = False
     origin: int = 0
     stream: Streamed | None = None
+    cost: dict[str, float] | None = None
 
     @property
     def nothing_happened(self) -> bool:
@@ -166,6 +168,8 @@ def outcome_body(outcome: Outcome) -> dict[str, Any]:
         body |= {"final": outcome.final, "not_done": outcome.not_done, "origin": outcome.origin}
     if outcome.stream is not None:
         body["stream"] = asdict(outcome.stream)
+    if outcome.cost:
+        body["cost"] = outcome.cost
     return body
 
 
@@ -179,6 +183,7 @@ def outcome_of(body: dict[str, Any]) -> Outcome:
         body.get("not_done", False),
         body.get("origin", 0),
         None if told is None else Streamed(**told),
+        body.get("cost"),
     )
 
 

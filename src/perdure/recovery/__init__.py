@@ -4,13 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.log.choices import Choice
     from perdure.recovery.aware import circling
+    from perdure.recovery.failure_policy import FailurePolicy
     from perdure.recovery.loops import Circling, ProgressPolicy
     from perdure.recovery.messages import MessageProblem, acompleted, completed, problems
     from perdure.recovery.restore_policy import RestorePolicy
+    from perdure.session.rules.failing import Candidate, Failed
 
 __all__ = [
+    "Candidate",
+    "Choice",
     "Circling",
+    "Failed",
+    "FailurePolicy",
     "MessageProblem",
     "ProgressPolicy",
     "RestorePolicy",
@@ -21,7 +28,11 @@ __all__ = [
 ]
 
 _LATE = {
+    "Candidate": "perdure.session.rules.failing",
+    "Choice": "perdure.log.choices",
     "Circling": "perdure.recovery.loops",
+    "Failed": "perdure.session.rules.failing",
+    "FailurePolicy": "perdure.recovery.failure_policy",
     "MessageProblem": "perdure.recovery.messages",
     "ProgressPolicy": "perdure.recovery.loops",
     "RestorePolicy": "perdure.recovery.restore_policy",

@@ -279,10 +279,18 @@ class AsyncStore(AsyncWatching, AsyncJournal):
         return await in_thread(self._store.checkpoint, session, name, at=at, by=by)
 
     async def rollback(
-        self, session: str, to: int | str, *, reason: str = "", by: str = "operator", branch: str | None = None
+        self,
+        session: str,
+        to: int | str,
+        *,
+        reason: str = "",
+        by: str = "operator",
+        branch: str | None = None,
+        strategy: Any = None,
     ) -> Rollback:
         """See `AgentStore.rollback`."""
-        return await in_thread(self._store.rollback, session, to, reason=reason, by=by, branch=branch)
+        told = {"reason": reason, "by": by, "branch": branch, "strategy": strategy}
+        return await in_thread(self._store.rollback, session, to, **told)
 
     # --- telling a session --------------------------------------------------------------------------------------------
 

@@ -5,13 +5,14 @@ Everything here is folded from the log; nothing is kept and nothing of the user'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perdure.log import branches as log_branches
 from perdure.log import origin, points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import Absence, absent, branch, is_inspection, is_reentry, is_restore_point
+from perdure.log.choices import Choice, Course
 from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class Origin:
 class Detail:
     """Points and actions are those of one branch, oldest first; `standing` are effects on branches left.
 
-    `children` are the sessions that it started, in order of their ids; `inspections` are of all branches.
+    `children` are the sessions that it started, in order of their ids; `inspections` are of all branches, and so are
+    `choices`, what its failure policy chose, and `spent`, what its actions cost, by unit.
     """
 
     info: SessionInfo
@@ -98,6 +100,8 @@ class Detail:
     origin: Origin | None
     children: tuple[SessionInfo, ...] = ()
     inspections: tuple[InspectionDetail, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    spent: dict[str, float] = field(default_factory=dict)
 
 
 def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> Detail:
@@ -113,6 +117,7 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
     running = info.status == "running"
     mine = Actions(tip)
     stands = _left_standing(entries, everything)
+    course = Course().take(entries)
     return Detail(
         info=info,
         version=_version(tip, opening["version"]),
@@ -129,6 +134,8 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
         inspections=tuple(
             InspectionDetail(e.seq, e["reason"] or "", absent(e), e.time_us) for e in entries if is_inspection(e)
         ),
+        choices=tuple(course.choices),
+        spent=dict(course.spent),
     )
 
 

@@ -7,7 +7,7 @@ that makes the session ready to go on. Undos that it owes are run by the process
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure import limits, values
 from perdure.errors import (
@@ -73,14 +73,16 @@ def rollback(
     reason: str = "",
     by: str = "operator",
     branch: str | None = None,
+    strategy: Any = None,
 ) -> Rollback:
     """Goes back to a restore point; the session is paused there (a handle: idle) and goes on when it is next run.
 
-    `to` is as in `log.points.find`. Durable on return. Raises `NoPointError`, `HeldError`, and `UndecidedError` when
-    something after the point is in doubt and must be settled first.
+    `to` is as in `log.points.find`; `strategy` is what `s.strategy` tells the code from there on. Durable on return.
+    Raises `NoPointError`, `HeldError`, and `UndecidedError` when something after the point is in doubt and must be
+    settled first.
     """
     with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
-        return _rolled_back(opened_by(store.backend, lease), to, reason=reason, by=by, branch=branch)
+        return _rolled_back(opened_by(store.backend, lease), to, reason=reason, by=by, branch=branch, strategy=strategy)
 
 
 def left_children(store: AgentStore, session: str, done: Rollback) -> list[str]:
@@ -91,7 +93,7 @@ def left_children(store: AgentStore, session: str, done: Rollback) -> list[str]:
     return [name for name in names if find(store.backend, name) is not None]
 
 
-def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch: str | None) -> Rollback:
+def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch: str | None, strategy: Any) -> Rollback:
     session, summary = opened.reader.session, opened.writer.summary
     target = points.find(opened.reader.entries(), to).seq
     core = Core(form=summary.form, nonce=opened.opening["nonce"], undos={})
@@ -99,7 +101,7 @@ def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch:
     after = status("idle" if summary.form == "handle" else "paused", reason=f"rolled back to {target} by {by}")
     there = to if to in (0, -1) else target
     try:
-        steps = core.rollback(there, reason=reason, by=by, strategy=None, branch_name=branch, as_recorded=True)
+        steps = core.rollback(there, reason=reason, by=by, strategy=strategy, branch_name=branch, as_recorded=True)
         body = driven(steps, opened, after)
         return Rollback(body["to"], tuple(body["undo"]), tuple(body["standing"]))
     except (Suspended, SuspendedError) as suspended:

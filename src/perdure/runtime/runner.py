@@ -91,6 +91,7 @@ def _course(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
 def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
     try:
         yield session.enter()
+        yield session.judge()
         return (yield from _steps(session, fn, steps=steps))
     except Suspended as suspended:
         yield session.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
@@ -98,7 +99,8 @@ def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
     except Stopped as stopped:
         if not stopped.recorded:
             yield session.note_status(stopped.status, reason=str(stopped))
-        return Outcome(stopped.status, reason=str(stopped))
+        cause = stopped.__cause__ if isinstance(stopped.__cause__, Exception) else None
+        return Outcome(stopped.status, error=cause, reason=str(stopped))
     except Idle as idle:
         if not idle.recorded:
             yield session.note_status("idle")
@@ -108,13 +110,23 @@ def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
     except Exception as error:  # noqa: BLE001 - the agent's own error: recorded, and told to the caller
         if (yield session.is_completed()):
             return Outcome("completed", session.result)
-        yield session.note_failure(error)
-        outward.error(error)
-        return Outcome("failed", error=error, reason=f"{type(error).__name__}: {error}")
+        return (yield from _failed(session, error))
     except BaseException as cancelled:
         if is_cancelled(cancelled):
             yield session.note_failure(cancelled)
         raise
+
+
+def _failed(session: Any, error: Exception) -> Course:
+    """Records that an error ended the run; leaves by `RolledBack` if the failure policy lets it go on."""
+    yield session.note_failure(error)
+    reason = f"{type(error).__name__}: {error}"
+    try:
+        yield session.judge(error)
+    except Stopped as stopped:
+        reason = str(stopped)
+    outward.error(error)
+    return Outcome("failed", error=error, reason=reason)
 
 
 def _steps(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:

@@ -315,15 +315,17 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
         reason: str = "",
         by: str = "operator",
         branch: str | None = None,
+        strategy: Any = None,
     ) -> operator.Rollback:
         """Goes back to a restore point of a session that nobody runs (see `operator.rollback`). Durable on return.
 
-        `branch` is a name for the branch that begins there. The sessions that it started after that point are
-        cancelled, those that run through their inbox; what they did stands, and is told when the session is opened.
+        `branch` is a name for the branch that begins there, `strategy` what the code is told by `s.strategy`. The
+        sessions that it started after that point are cancelled, those that run through their inbox; what they did
+        stands, and is told when the session is opened.
         """
         from perdure.runtime import operator
 
-        done = operator.rollback(self, session, to, reason=reason, by=by, branch=branch)
+        done = operator.rollback(self, session, to, reason=reason, by=by, branch=branch, strategy=strategy)
         for child in operator.left_children(self, session, done):
             if not kin.is_over(self.backend, child):
                 self.cancel(child, reason="its parent was rolled back", by=session)

@@ -317,6 +317,10 @@ class AsyncSession(AsyncDriver):
         """Records that this error ended the run, as `Session.note_failure` does."""
         await self._drive(self._failing(error))
 
+    async def judge(self, error: BaseException | None = None) -> None:
+        """Does what the failure policy says of an error that ended the run, as `Session.judge` does."""
+        await self._drive(self._core.failing.judge(error))
+
     async def note_status(self, name: str, *, reason: str = "", waits: tuple[int, ...] = ()) -> None:
         """Records a status in which nothing else changes."""
         await self._drive(self._core.commit(status(name, reason=reason, waits=waits)))

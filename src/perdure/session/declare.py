@@ -19,7 +19,7 @@ from perdure.session.rules.call import DECLARED, Options, name_of, undo_name
 from perdure.session.rules.shared import SESSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from perdure.session.rules.version import Check
 
@@ -47,6 +47,7 @@ class Agent:
     validate: Any = None
     restore: Any = None
     progress: Any = None
+    failures: Any = None
 
 
 def action(
@@ -64,6 +65,7 @@ def action(
     name: str | None = None,
     scope: str = SESSION,
     combine: Callable[[list[Any]], Any] | None = None,
+    cost: Callable[[Any], Mapping[str, float]] | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Declares a function as an action: inside a session a call of it is journaled, outside it is the plain function.
 
@@ -84,6 +86,7 @@ def action(
         backoff_s=backoff_s,
         scope=scope,
         combine=combine,
+        cost=cost,
     )
     register_undo(undo)
 
@@ -132,6 +135,7 @@ def agent(
     validate: Check | None = None,
     restore: Any = None,
     progress: Any = None,
+    failures: Any = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def agent(fn: Any = None, /, **options: Any) -> Any:
     """Declares a *script*: resumed by running it again from its top, every recorded call answered.
@@ -139,7 +143,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `append_only` names the parts whose items never change once appended (saves get cheaper; a rewrite is found and
     stored all the same, or raised with `strict`); `version` is that of the state that it works on (`docs/versions.md`),
     and `validate` (a function, or a JSON Schema) checks one that was migrated; `state` is a typed state (dataclass,
-    pydantic model, TypedDict). `restore` is a `perdure.recovery.RestorePolicy`, or its name (`docs/restoring.md`);
+    pydantic model, TypedDict). `restore` is a `perdure.recovery.RestorePolicy`, or its name (`docs/restoring.md`),
+    `failures` a `perdure.recovery.FailurePolicy` (`docs/failures.md`);
     `progress` is a `perdure.recovery.ProgressPolicy`: the session is read along (`docs/circles.md`).
     """
     return _declare(fn, "script", options)
@@ -157,6 +162,7 @@ def steps(
     validate: Check | None = None,
     restore: Any = None,
     progress: Any = None,
+    failures: Any = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def steps(fn: Any = None, /, **options: Any) -> Any:
     """Declares *steps*: a function called again and again until `s.complete(result)`.

@@ -102,6 +102,7 @@ class Face:
             guard=opened.reader.store.guard,
         )
         self._core.given = opened.opening.body.get("given") or {}
+        self._core.failing.begin(declared.failures)
         self._core.on_masked = self._replaced
         self._pid, self._lock = os.getpid(), threading.RLock()
         self._closed = False
@@ -352,7 +353,8 @@ class Face:
     def _trying(self, request: Attempt) -> Trying:
         """An attempt that begins now."""
         failures, observers = self._core.failures_of(request.action), self._opened.reader.store.observers
-        return Trying(request, session=self.id, failures=failures, observers=observers)
+        policy = self._core.failing.policy
+        return Trying(request, session=self.id, failures=failures, policy=policy, observers=observers)
 
 
 def _forgotten(session: str, pid: int, keeper: Keeper, lease: Lease) -> None:

@@ -297,6 +297,13 @@ class Session(Face):
         """
         self._drive(self._failing(error))
 
+    def judge(self, error: BaseException | None = None) -> None:
+        """Does what the failure policy says of an error that ended the run (None: of what is left from before).
+
+        Returns when nothing more is done: then the run stays failed. Raises `RolledBack` when it goes on.
+        """
+        self._drive(self._core.failing.judge(error))
+
     def note_status(self, name: str, *, reason: str = "", waits: tuple[int, ...] = ()) -> None:
         """Records a status in which nothing else changes."""
         self._drive(self._core.commit(status(name, reason=reason, waits=waits)))

@@ -17,6 +17,7 @@ from perdure.stores.observing import AttemptBegan, AttemptEnded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from perdure.session.rules.failing import Policy
     from perdure.session.rules.request import Attempt, Ended, Verify
     from perdure.stores.observing import Observers
 
@@ -24,13 +25,21 @@ if TYPE_CHECKING:
 class Trying:
     """One attempt at a call, from when it begins to what is told of its end."""
 
-    def __init__(self, request: Attempt, *, session: str, failures: int, observers: Observers | None = None) -> None:
+    def __init__(
+        self,
+        request: Attempt,
+        *,
+        session: str,
+        failures: int,
+        policy: Policy | None = None,
+        observers: Observers | None = None,
+    ) -> None:
         call, action = request.call, request.action
         self.fn, self.args = plain(call.fn), call.args
         self.kwargs = with_key(call.fn, call.kwargs, action.idempotency_key)
         if action.given is not None:
             self.args, self.kwargs = calls.with_given(call.fn, self.args, self.kwargs, action.given)
-        self._request, self._session, self._failures = request, session, failures
+        self._request, self._session, self._failures, self._policy = request, session, failures, policy
         self._observers = observers
         self._ended: Ended | None = None
         self._began = clock.monotonic_s()
@@ -113,7 +122,8 @@ class Trying:
 
     def timed_out(self) -> tuple[Ended, int]:
         """Its time is over."""
-        return self._end(timed_out(self._request.call, self._request.action, failures=self._failures), self._took_us())
+        call, action = self._request.call, self._request.action
+        return self._end(timed_out(call, action, failures=self._failures, policy=self._policy), self._took_us())
 
     @property
     def timeout_s(self) -> float | None:
@@ -125,7 +135,8 @@ class Trying:
 
     def _tried(self, result: Any, error: Exception | None) -> tuple[Ended, int]:
         call, action = self._request.call, self._request.action
-        return self._end(attempted(call, action, result, error, failures=self._failures), self._took_us())
+        ended = attempted(call, action, result, error, failures=self._failures, policy=self._policy)
+        return self._end(ended, self._took_us())
 
     def _end(self, ended: Ended, took_us: int) -> tuple[Ended, int]:
         self._ended = ended

@@ -11,7 +11,8 @@ from typing import Any, Final
 from perdure.values import tokens
 
 LOGGERS: Final = (
-    *("perdure.alerts", "perdure.gc", "perdure.inbox", "perdure.journal", "perdure.keyframes", "perdure.observing"),
+    *("perdure.actions", "perdure.alerts", "perdure.gc", "perdure.inbox", "perdure.journal", "perdure.keyframes"),
+    "perdure.observing",
     *("perdure.recovery", "perdure.scrub", "perdure.secrets", "perdure.session", "perdure.snapshots"),
     *("perdure.state", "perdure.store", "perdure.stream", "perdure.tiered", "perdure.witness"),
 )

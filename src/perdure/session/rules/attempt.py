@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,37 @@ if TYPE_CHECKING:
     from perdure.log.action import Action
     from perdure.log.entry import Entry
     from perdure.session.rules.call import Call
+    from perdure.session.rules.failing import Policy
+
+_log = logging.getLogger("perdure.actions")
 
 
-def attempted(call: Call, action: Action, result: Any, error: Exception | None, *, failures: int) -> Ended:
-    """The outcome of an attempt. What `verify`, `not_done` and `retries` say is applied here."""
+def attempted(
+    call: Call, action: Action, result: Any, error: Exception | None, *, failures: int, policy: Policy | None
+) -> Ended:
+    """The outcome of an attempt. What `verify`, `not_done`, `retries` and the failure policy say is applied here."""
     if error is None:
-        return Ended(_result(call, result))
+        return Ended(_with_cost(call, _result(call, result), result))
     not_done = isinstance(error, call.options.not_done) if call.options.not_done else False
-    final = failures + 1 > call.options.retries or (call.effect == "once" and not not_done)
+    told, retries = failure.recorded(error), call.options.retries
+    if policy is not None:
+        told["kind"], told["wait_s"] = policy.kind(error, of_action=True), policy.wait_s(error)
+        retries = max(retries, policy.tries(told["kind"]))
+    final = failures + 1 > retries or (call.effect == "once" and not not_done)
     origin = failure.origin_of(error)[0] or action.seq
-    return Ended(Outcome("error", failure.recorded(error), final, not_done, origin), error)
+    return Ended(Outcome("error", told, final, not_done, origin), error)
+
+
+def _with_cost(call: Call, outcome: Outcome, result: Any) -> Outcome:
+    """With what it cost. A declaration that cannot tell loses no result."""
+    if call.options.cost is None:
+        return outcome
+    try:
+        cost = {str(unit): float(amount) for unit, amount in call.options.cost(result).items()}
+    except Exception as error:  # noqa: BLE001 - the user's own function; the result is paid for, and is kept
+        _log.warning("what %s cost is not known: its cost= failed: %r", call.name, error)
+        return outcome
+    return replace(outcome, cost=cost)
 
 
 def streamed(call: Call, chunks: list[Any], returned: Any, *, cut_us: int | None = None) -> Ended:
@@ -50,10 +72,10 @@ def unstorable(call: Call, error: StorableError) -> Ended:
     return Ended(_unstorable(call, error, None))
 
 
-def timed_out(call: Call, action: Action, *, failures: int) -> Ended:
+def timed_out(call: Call, action: Action, *, failures: int, policy: Policy | None) -> Ended:
     """The outcome of an attempt whose time is over. It may have done something, or go on to do it."""
     error = TimeoutError(f"{call.text()} took longer than {call.options.timeout_s:g} s")
-    ended = attempted(call, action, None, error, failures=failures)
+    ended = attempted(call, action, None, error, failures=failures, policy=policy)
     return Ended(ended.outcome, error, cut_short=True)
 
 

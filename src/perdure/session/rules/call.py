@@ -66,6 +66,7 @@ class Options:
     backoff_s: float = limits.BACKOFF_S
     scope: str = SESSION
     combine: Callable[[list[Any]], Any] | None = None
+    cost: Callable[[Any], Mapping[str, float]] | None = None
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None and not self.timeout_s > 0:

@@ -48,6 +48,7 @@ from perdure.session.rules.undoing import OWN_UNDOS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from perdure.session.rules.failing import Failing
     from perdure.state.digest import Digests
 
 
@@ -68,6 +69,7 @@ class Journal(Doubts):
     """The calls and values of an open session."""
 
     digests: Digests
+    failing: Failing
     state_at: int
     """The snapshot of which the shadow has the state; 0 for none that is recorded."""
 
@@ -102,6 +104,8 @@ class Journal(Doubts):
         except Suspended as suspended:
             raise self.leave(suspended) from None
         self.go_on()
+        if live is not None:
+            yield from self.failing.after_call(outcome, live)
         return self.hand_out(call, outcome, live)
 
     def carry_out(self, call: Call, action: Action | None, *, block: object = None) -> Steps:
@@ -142,6 +146,7 @@ class Journal(Doubts):
             outcome = None
             yield from self._cut_again(call, action, after_us=after_us, block=block)
         if outcome is None or not outcome.final:
+            yield from self.failing.check_budget()
             action, outcome = (yield from self.start(call, action)), None
             self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
         return action, outcome
@@ -200,7 +205,9 @@ class Journal(Doubts):
 
     def _back_off(self, call: Call, action: Action) -> Steps:
         """Waits before the next attempt. What comes into the inbox meanwhile is obeyed at once, in the agent's code."""
-        end = clock.monotonic_s() + backoff_s(self.failures_of(action), first_s=call.options.backoff_s)
+        asked_s = action.outcome.value.get("wait_s", 0.0) if action.outcome and action.outcome.how == "error" else 0.0
+        wait_s = max(asked_s, backoff_s(self.failures_of(action), first_s=call.options.backoff_s))
+        end = clock.monotonic_s() + wait_s
         while (left_s := end - clock.monotonic_s()) > 0:
             if self.stack or self.inbox.is_waiting:
                 yield AwaitTime(left_s)

@@ -30,6 +30,7 @@ from perdure.session.rules import item as items
 from perdure.session.rules.attempt import state_divergence
 from perdure.session.rules.children import starts_elsewhere
 from perdure.session.rules.core import Journal
+from perdure.session.rules.failing import Failing
 from perdure.session.rules.flights import Flights
 from perdure.session.rules.inspecting import inspection
 from perdure.session.rules.ledger import Ledger
@@ -74,6 +75,7 @@ class Core(Journal):
         """Told of the parts that had to be replaced by others, without the secrets in them."""
         self._masked: list[str] = []
         self.completing: tuple[Any] | None = None
+        self.failing = Failing(self)
         self.on_point: Callable[[int, bytes], None] = lambda _seq, _delta: None
         """Told of each snapshot that the code makes or meets again: its number and its delta."""
         self._append_only, self._strict = append_only, strict
@@ -94,6 +96,7 @@ class Core(Journal):
         self.inbox.enter()
         self.inbox.heard(start.sent)
         self._passed = [(start.reentry.seq, start.point)]
+        self.failing.enter(start.tail)
         self._begin_state(start.snapshot)
 
     def _begin_state(self, snapshot: Snapshot) -> None:
@@ -425,6 +428,8 @@ class Core(Journal):
             around.append(parent)  # type: ignore[arg-type]
         marks = tuple(key_mark(key) for n in around if (key := actions[n].key) is not None)
         draft = status("failed", reason=reason)
+        if not seq and self.failing.policy is not None:
+            draft.body["kind"] = self.failing.policy.kind(error, of_action=False)
         parent_point = max(((at, p) for at, p in self._passed if at <= place), default=(0, 0))[1]
         return replace(draft, body=draft.body | {"around": around, "to": place, "parent": parent_point}, marks=marks)
 
@@ -437,8 +442,9 @@ class Core(Journal):
             rollbacks = [e for e in branch((yield from self.whole())) if e.kind == "rolled_back"]
         for entry in rollbacks:
             if not self.ledger.replaying_before(entry["to"], self.parent):
-                found = values.decode(entry["strategy"])
-        return found
+                given = values.decode(entry["strategy"])
+                found = found if given is None and self.failing.policy else given
+        return self.failing.strategy(found)
 
 
 def _check_name(name: str | None) -> None:

@@ -1,0 +1,196 @@
+"""What failed how often, what was chosen after it, and what has been spent: folded from the log, one record at a time.
+
+A choice is a note in the log, written in one commit with what it leads to. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from perdure.log.entry import Entry
+
+TOPIC: Final = "choice"
+"""The topic of the note that tells of a choice."""
+
+AGAIN, BACK, NEXT, GIVE_UP = "again", "back", "next", "give up"
+"""What can be done about a failure.
+
+The entry once more; from an earlier point with the same strategy; from an earlier point with another one; nothing.
+"""
+
+ACTION, RUN, SESSION = "action", "run", "session"
+"""What makes failures not be consecutive any more: that action succeeds; any does; only another strategy."""
+
+FATAL, TOOL_ERROR = "fatal", "tool_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure: the record that tells of it, its kind, the action (`""`: the agent's own code) and the error."""
+
+    seq: int
+    kind: str
+    action: str
+    error: str
+    time_us: int
+    wait_s: float = 0.0
+    """How long the server asked to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was, or is to be, done about a failure.
+
+    `do` is again, back, next or give up; `to` the restore point that is gone back to (as for `rollback`), `strategy`
+    the one that is tried then, `wait_s` how long to wait before (again only). `outcome`, of a recorded one: "" as long
+    as it is open, failed, or completed.
+    """
+
+    do: str
+    to: int | str = 0
+    strategy: Any = None
+    reason: str = ""
+    wait_s: float = 0.0
+    failure: Failure | None = None
+    failures: int = 0
+    seq: int = 0
+    outcome: str = ""
+
+
+@dataclass
+class Course:
+    """How a session has fared so far. `scope` says which failures count as consecutive."""
+
+    scope: str = ACTION
+    last: Failure | None = None
+    choices: list[Choice] = field(default_factory=list)
+    strategies: list[Any] = field(default_factory=list)
+    """Those that rollbacks gave, in order."""
+    spent: Counter[str] = field(default_factory=Counter)
+    taken: int = 0
+    """The last record that was taken into account."""
+    streak_us: int = 0
+    """When the first of the consecutive failures happened."""
+    _counts: Counter[str] = field(default_factory=Counter)
+    _names: dict[int, str] = field(default_factory=dict)
+
+    def take(self, entries: Iterable[Entry]) -> Course:
+        """With more records of the log; those that it has already are left out."""
+        for entry in entries:
+            if entry.seq > self.taken:
+                self.taken = entry.seq
+                _FOLDS.get(entry.kind, lambda _course, _entry: None)(self, entry)
+        return self
+
+    @property
+    def failures(self) -> int:
+        """How many consecutive ones the last failure ends; 0 when what failed last has succeeded since."""
+        return self._counts[self._key(self.last.action)] if self.last else 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the last failure was not answered by a choice."""
+        return self.last is not None and not any(choice.seq > self.last.seq for choice in self.choices[-1:])
+
+    def _key(self, action: str) -> str:
+        return action if self.scope == ACTION else ""
+
+    def failed(self, failure: Failure) -> None:
+        """One more."""
+        if not self.failures:
+            self.streak_us = failure.time_us
+        if self.choices and not self.choices[-1].outcome:
+            self.choices[-1] = replace(self.choices[-1], outcome="failed")
+        self._counts[self._key(failure.action)] += 1
+        self.last = failure
+
+    def succeeded(self, action: str) -> None:
+        """An action did."""
+        if self.scope == RUN:
+            self._counts.clear()
+        elif self.scope == ACTION:
+            self._counts.pop(action, None)
+
+    def start(self, entry: Entry) -> None:
+        """An action of the agent's own code; one inside of another belongs to that."""
+        if entry["of"] is None and entry["parent"] is None:
+            self._names[entry.seq] = entry["name"]
+
+    def finish(self, entry: Entry) -> None:
+        """How one ended, and what it cost."""
+        self.spent.update(entry.body.get("cost") or {})
+        name = self._names.get(entry["started"])
+        if name is None:
+            return
+        if entry["how"] != "error":
+            self.succeeded(name)
+        elif entry["final"]:
+            told = entry["value"]
+            kind, wait_s = told.get("kind", TOOL_ERROR), told.get("wait_s", 0.0)
+            self.failed(Failure(entry.seq, kind, name, _error(told), entry.time_us, wait_s))
+
+    def end(self, entry: Entry) -> None:
+        """A change of status: an error of the agent's own code, or the end."""
+        if entry["status"] == "completed" and self.choices:
+            self.choices[-1] = replace(self.choices[-1], outcome="completed")
+        if entry["status"] == "failed" and not entry["around"] and (kind := entry.body.get("kind")):
+            self.failed(Failure(entry.seq, kind, "", entry["reason"], entry.time_us))
+
+    def choose(self, entry: Entry) -> None:
+        """A choice was made."""
+        if entry.body.get("topic") != TOPIC:
+            return
+        told = entry.body
+        self.choices.append(
+            Choice(
+                told["do"],
+                told["to"],
+                values.decode(told["strategy"]),
+                told["reason"],
+                failure=self.last,
+                failures=told["failures"],
+                seq=entry.seq,
+                outcome="failed" if told["do"] == GIVE_UP else "",
+            )
+        )
+        if told["do"] == GIVE_UP:
+            self._counts.clear()
+
+    def go_back(self, entry: Entry) -> None:
+        """A rollback. Only one with the same strategy goes on counting."""
+        if not (self.choices and self.choices[-1].do == BACK and self.choices[-1].seq == entry.seq - 1):
+            self._counts.clear()
+        if (strategy := values.decode(entry["strategy"])) is not None:
+            self.strategies.append(strategy)
+
+
+def _error(told: dict[str, Any]) -> str:
+    return f"{told['class'].rpartition(':')[2]}: {told['text']}"
+
+
+_FOLDS: Final = {
+    "action_started": Course.start,
+    "action_finished": Course.finish,
+    "status": Course.end,
+    "note": Course.choose,
+    "rolled_back": Course.go_back,
+}
+
+
+def body(choice: Choice) -> dict[str, Any]:
+    """A choice as it stands in its note."""
+    return {
+        "topic": TOPIC,
+        "do": choice.do,
+        "to": choice.to,
+        "strategy": values.encode(choice.strategy, at="strategy"),
+        "reason": choice.reason,
+        "failures": choice.failures,
+    }

@@ -1,0 +1,205 @@
+"""What is done about a failure, in one open session: the policy is asked, its choice recorded and followed.
+
+It knows how a choice is carried out, and not how it is made: that is the policy's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perdure.errors import BudgetError, RolledBack, Stopped
+from perdure.log import choices, points
+from perdure.log.action import Actions
+from perdure.log.branch import branch, is_reentry, is_restore_point
+from perdure.log.choices import AGAIN, BACK, GIVE_UP, NEXT, Choice, Course
+from perdure.session.rules.request import AwaitTime, Draft, Steps
+from perdure.session.rules.status import status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perdure.log.action import Outcome
+    from perdure.log.entry import Entry
+    from perdure.session.rules.points import Core
+
+BY = "failure policy"
+"""Who is said to have rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A point that can be gone back to.
+
+    `actions` is how many would be left behind, `standing` how many of them have an effect that would stand.
+    """
+
+    seq: int
+    name: str
+    actions: int
+    standing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """What a policy is told when it is asked.
+
+    `form` is script or steps; `strategy` the one that is being tried; `course` how the session has fared so far, the
+    failure last; `candidates` the points of the present branch, the newest first, the re-entry point last.
+    """
+
+    form: str
+    strategy: Any
+    course: Course
+    candidates: tuple[Candidate, ...]
+    now_us: int
+
+
+class Policy(Protocol):
+    """What decides about failures."""
+
+    @property
+    def scope(self) -> str:
+        """Which failures are consecutive."""
+
+    @property
+    def after(self) -> int:
+        """How many consecutive failures of one action are too many."""
+
+    @property
+    def budget(self) -> Mapping[str, float]:
+        """How much may be spent, by unit."""
+
+    def first(self) -> Any:
+        """The strategy that is tried first; None if there is none."""
+
+    def kind(self, error: BaseException, *, of_action: bool) -> str:
+        """The class of an error."""
+
+    def tries(self, kind: str) -> int:
+        """How often an action is tried again at once that failed so."""
+
+    def wait_s(self, error: BaseException) -> float:
+        """How long whoever was asked wants to be left alone."""
+
+    def choose(self, failed: Failed) -> Choice:
+        """What is to be done."""
+
+
+class Failing:
+    """The failures of one open session. Without a policy nothing is done about them."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.policy: Policy | None = None
+        self._course = Course()
+        self._tail: list[Entry] = []
+
+    def begin(self, policy: Policy | None) -> None:
+        """With this policy from now on."""
+        self.policy = policy
+        self._course = Course(policy.scope if policy else choices.ACTION)
+
+    def enter(self, tail: list[Entry]) -> None:
+        """The code is entered, with these records to be answered from."""
+        self._tail = tail
+
+    def course(self) -> Steps:
+        """How the session has fared so far."""
+        return self._course.take((yield from self._core.whole()))
+
+    def strategy(self, found: Any) -> Any:
+        """The strategy of this place: `found`, else the one that is tried first."""
+        return self.policy.first() if found is None and self.policy else found
+
+    def check_budget(self) -> Steps:
+        """Leaves the run, as failed, before an action that may not be paid any more."""
+        if self.policy is None or not self.policy.budget or self._core.stack:
+            return
+        spent = (yield from self.course()).spent
+        for unit, most in self.policy.budget.items():
+            if spent[unit] >= most:
+                over = BudgetError(
+                    f"{spent[unit]:g} of {most:g} {unit} are spent; nothing more is called. Raise the budget and "
+                    "resume, or cancel the session"
+                )
+                raise self._core.leave(Stopped(str(over), status="failed")) from over
+
+    def after_call(self, outcome: Outcome, live: BaseException | None) -> Steps:
+        """An action of the agent's own code failed: too often, and the code does not get to see it."""
+        if self.policy is None or outcome.how != "error" or live is None or self._core.stack:
+            return
+        course = yield from self.course()
+        if course.is_open and course.failures >= self.policy.after:
+            yield from self._follow((yield from self._chosen()), live)
+
+    def judge(self, error: BaseException | None) -> Steps:
+        """An error ended the run, and that is recorded; or (None) the code is about to be entered.
+
+        Returns when nothing is to be done.
+        """
+        if self.policy is None:
+            return
+        if error is None:
+            yield from self._at_entry()
+            return
+        self._core.leaving = None  # its calls have ended
+        course = yield from self.course()
+        if course.is_open:
+            yield from self._follow((yield from self._chosen()), error)
+
+    def _at_entry(self) -> Steps:
+        """Whoever had the session before was killed before he could choose."""
+        if self.policy is None or not _ends_failed(self._tail):
+            return
+        course = yield from self.course()
+        if course.is_open and course.failures >= self.policy.after:
+            yield from self._follow((yield from self._chosen()), None)
+
+    def _chosen(self) -> Steps:
+        policy, course = self.policy, (yield from self.course())
+        assert policy is not None  # noqa: S101 - asked only with one
+        entries = yield from self._core.whole()
+        strategy = self.strategy(course.strategies[-1] if course.strategies else None)
+        now_us = entries[-1].time_us
+        return policy.choose(Failed(self._core.form, strategy, course, tuple(candidates(entries)), now_us))
+
+    def _follow(self, choice: Choice, error: BaseException | None) -> Steps:
+        core, course = self._core, (yield from self.course())
+        choice = replace(choice, failures=course.failures)
+        note = Draft("note", choices.body(choice))
+        if choice.do in (BACK, NEXT):
+            core.put_off(note)
+            yield from core.rollback(choice.to, reason=choice.reason, by=BY, strategy=choice.strategy)
+        elif choice.do == AGAIN:
+            yield from core.commit(note, status("running"))
+            if choice.wait_s:
+                yield AwaitTime(choice.wait_s)
+            raise core.leave(RolledBack())
+        elif choice.do == GIVE_UP:
+            yield from core.commit(note, status("failed", reason=choice.reason))
+            raise core.leave(Stopped(choice.reason, status="failed", recorded=True)) from error
+        else:
+            raise ValueError(f"a policy chooses again, back, next or give up, not {choice.do!r}")
+
+
+def candidates(entries: list[Entry]) -> list[Candidate]:
+    """The points of the present branch that can be gone back to, the newest first, the re-entry point last."""
+    tip, named = branch(entries), {seq: name for name, seq in points.names(entries).items()}
+    actions = Actions(tip).values()
+    reentry = next(entry for entry in reversed(tip) if is_reentry(entry))
+    there = [e for e in reversed(tip) if is_restore_point(e) and e.seq > reentry.seq]
+    found = []
+    for point in [*there, reentry]:
+        left = [action for action in actions if action.seq > point.seq and action.undoes is None]
+        standing = [a for a in left if a.effect != "repeatable" and a.standing and not a.undo]
+        found.append(Candidate(point.seq, named.get(point.seq, ""), len(left), len(standing)))
+    return found
+
+
+def _ends_failed(tail: list[Entry]) -> bool:
+    """Whether the newest that is told of any action is that it failed."""
+    newest = next((e for e in reversed(tail) if e.kind in ("action_finished", "status")), None)
+    if newest is None:
+        return False
+    return bool(newest["how"] == "error" if newest.kind == "action_finished" else newest["status"] == "failed")
