@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from perdure.cli.place import Place
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch
-    from perdure.ops.alerts.watcher import Alert
     from perdure.log.choices import Choice
+    from perdure.ops.alerts.watcher import Alert
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erasure
     from perdure.ops.gone import GcReport
