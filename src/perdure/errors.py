@@ -59,7 +59,8 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── AppendOnlyError          an item of an append-only part was rewritten (strict mode)
     │   ├── SuspendedError           a handle waits for a person
     │   ├── InboxEmptyError          nothing was sent to a handle
-    │   └── StoppedError             a handle was paused or cancelled by somebody
+    │   ├── StoppedError             a handle was paused or cancelled by somebody
+    │   └── HookFailedError          what an agent needs besides its state could not be made ready
     └── EntryError               no such function to run
     Leaving (BaseException)      control flow in a run: Suspended, RolledBack, Stopped, Idle
 """
@@ -444,6 +445,12 @@ class StoppedError(RunError):
     def __init__(self, text: str, *, recorded: bool = False) -> None:
         super().__init__(text)
         self.recorded = recorded
+
+
+class HookFailedError(RunError):
+    """A hook of a restore failed, took too long, or has ended the process too often. No code of the agent has run."""
+
+    code, exit_status = "hook-failed", 71
 
 
 class EntryError(PerdureError):

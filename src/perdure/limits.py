@@ -131,6 +131,9 @@ ABSENT_COUNT_MAX: Final = 1000
 SNAPSHOT_CALLS_COUNT: Final = 50
 """Tool calls that an `AgentSnapshot` tells of, unless it is asked for more."""
 
+HOOK_S: Final = 30.0
+"""How long each hook of a restore may take, unless the agent says otherwise."""
+
 LEASE_S: Final = 10.0
 """How long a lease stands without being renewed, on the observer's clock."""
 

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from perdure.log.choices import Choice
     from perdure.recovery.aware import circling
     from perdure.recovery.failure_policy import FailurePolicy
+    from perdure.recovery.hooks import Hooks, Scene
     from perdure.recovery.loops import Circling, ProgressPolicy
     from perdure.recovery.messages import MessageProblem, acompleted, completed, problems
     from perdure.recovery.restore_policy import RestorePolicy
@@ -18,9 +19,11 @@ __all__ = [
     "Circling",
     "Failed",
     "FailurePolicy",
+    "Hooks",
     "MessageProblem",
     "ProgressPolicy",
     "RestorePolicy",
+    "Scene",
     "acompleted",
     "circling",
     "completed",
@@ -33,9 +36,11 @@ _LATE = {
     "Circling": "perdure.recovery.loops",
     "Failed": "perdure.session.rules.failing",
     "FailurePolicy": "perdure.recovery.failure_policy",
+    "Hooks": "perdure.recovery.hooks",
     "MessageProblem": "perdure.recovery.messages",
     "ProgressPolicy": "perdure.recovery.loops",
     "RestorePolicy": "perdure.recovery.restore_policy",
+    "Scene": "perdure.recovery.hooks",
     "acompleted": "perdure.recovery.messages",
     "circling": "perdure.recovery.aware",
     "completed": "perdure.recovery.messages",

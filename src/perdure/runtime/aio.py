@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from perdure.ops.scrubbing import Scrubbed, ScrubReport
     from perdure.ops.transfer import Moved
     from perdure.recovery.difference import Diff
+    from perdure.recovery.hooks import Hooks
     from perdure.recovery.preview import Preview
     from perdure.recovery.restore_policy import RestorePolicy
     from perdure.recovery.verify import Report
@@ -141,6 +142,8 @@ class AsyncStore(AsyncWatching, AsyncJournal):
         version: str = "",
         validate: Check | None = None,
         progress: Any = None,
+        restore: RestorePolicy | str | None = None,
+        hooks: Hooks | None = None,
     ) -> AsyncHandle:
         """A handle: `async with store.aio.session("chat-7") as s`. See `AgentStore.session`.
 
@@ -161,6 +164,8 @@ class AsyncStore(AsyncWatching, AsyncJournal):
                 version=version,
                 validate=validate,
                 progress=progress,
+                restore=restore,
+                hooks=hooks,
             )
         )
 

@@ -7,30 +7,37 @@ is.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import (
     DamageError,
     FormatNewerError,
+    HeldError,
+    HookFailedError,
     MigrationError,
     RefusedError,
     RestoreError,
+    SuspendedError,
     UnfinishedError,
     WitnessError,
 )
 from perdure.recovery.restore_policy import AT, EXACT, FRESH_START, LATEST_VALID, RestorePolicy, restore_policy
 from perdure.runtime.outcome import Outcome
 from perdure.session.keeping.lease import new_owner
-from perdure.session.keeping.opening import find
+from perdure.session.keeping.opening import append_one, find
 from perdure.session.restored import PARTIAL, REBUILT, REPLACED, Report
+from perdure.session.rules.status import OVER, status
 from perdure.session.waiting import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from perdure.recovery.ladder import Rung
+    from perdure.runtime.runner import Ready
     from perdure.runtime.running import Running
+    from perdure.session.declare import Agent
     from perdure.session.keeping.opening import Opening
 
 T = TypeVar("T")
@@ -60,6 +67,32 @@ def _policy(given: Any) -> RestorePolicy:
     return given
 
 
+def hooked(opening: Opening, declared: Agent, policy: RestorePolicy, *, given: Any) -> Opening:
+    """The opening of code that has hooks: their attempts are counted. One that was told what to restore begins anew."""
+    if declared.hooks is None:
+        return opening
+    return replace(opening, attempts_max=policy.max_recovery_attempts, is_told=given is not None)
+
+
+def ready_of(declared: Agent, policy: RestorePolicy, *, is_async: bool) -> Callable[[Any], Ready] | None:
+    """What calls the hooks of an agent, for one opening; None if it has none. Raises `RefusedError`."""
+    if declared.hooks is None:
+        return None
+    from perdure.recovery.hooks import Hooks
+    from perdure.recovery.readying import Readying
+
+    if not isinstance(declared.hooks, Hooks):
+        raise RefusedError(f"hooks={declared.hooks!r}: it is a perdure.recovery.Hooks")
+    return Readying(declared.hooks, policy, is_async=is_async).course
+
+
+def handle_of(opened: T | Outcome) -> T:
+    """The handle that was opened. Raises `SuspendedError` where a restore must wait for a person first."""
+    if isinstance(opened, Outcome):
+        raise SuspendedError(f"the session waits {opened.reason}", tuple(question.seq for question in opened.questions))
+    return opened
+
+
 class Climb:
     """The restore of one run. `opening` is what is opened next."""
 
@@ -77,6 +110,9 @@ class Climb:
             except (DamageError, MigrationError) as error:
                 if (waits := self._after(error)) is not None:
                     return waits
+            except HookFailedError as error:
+                self._give_up(error)
+                raise
 
     async def arun(self, once: Callable[[Opening], Awaitable[T]]) -> T | Outcome:
         """The same, awaited."""
@@ -87,6 +123,9 @@ class Climb:
                 return await once(self.opening)
             except (DamageError, MigrationError) as raised:
                 error = raised
+            except HookFailedError as gave_up:
+                await in_thread(self._give_up, gave_up)
+                raise
             if (waits := await in_thread(self._after, error)) is not None:
                 return waits
 
@@ -117,6 +156,21 @@ class Climb:
             return None
         questions = self._store.questions(self.opening.session)
         return Outcome("waiting", questions=questions, reason=f"before it goes back to #{to}: {reason}")
+
+    def _give_up(self, error: HookFailedError) -> None:
+        """The attempts are used up: that is the status, for people and listings. Whoever holds it says it himself."""
+        backend, session = self._store.backend, self.opening.session
+        summary = find(backend, session)
+        if self.opening.form == "handle" or summary is None or summary.status in ("failed", *OVER):
+            return
+        with contextlib.suppress(HeldError):
+            append_one(
+                self._store.keeper,
+                session,
+                status("failed", reason=f"{error.code}: {error}"),
+                owner=new_owner(),
+                lease_s=self.opening.lease_s,
+            )
 
     # --- what stood in the way ----------------------------------------------------------------------------------------
 

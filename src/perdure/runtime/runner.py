@@ -34,20 +34,27 @@ if TYPE_CHECKING:
 
 Course: TypeAlias = "Generator[Any, Any, Outcome]"
 
+Ready: TypeAlias = "Generator[Any, Any, None]"
+"""What makes ready what the code needs besides its state, each time that it starts from its top; as a course."""
+
 T = TypeVar("T")
 
 
-def drive(session: Session, fn: Callable[[Any], Any], *, steps: bool) -> Outcome:
+def drive(
+    session: Session, fn: Callable[[Any], Any], *, steps: bool, ready: Callable[[Any], Ready] | None = None
+) -> Outcome:
     """Runs the code until the session is completed, waits, failed or was asked to stop; the status is recorded.
 
     Raises what makes recording impossible or wrong: `FencedError`, `ConflictError`, `StoreFailedError`, `DamageError`.
     """
-    return along(session, _course(session, fn, steps=steps))
+    return along(session, _course(session, fn, steps=steps, ready=ready))
 
 
-async def drive_async(session: AsyncSession, fn: Callable[[Any], Any], *, steps: bool) -> Outcome:
+async def drive_async(
+    session: AsyncSession, fn: Callable[[Any], Any], *, steps: bool, ready: Callable[[Any], Ready] | None = None
+) -> Outcome:
     """Does what `drive` does, for a coroutine function. A cancelled run is recorded as failed, and cancelled."""
-    return await along_async(session, _course(session, fn, steps=steps))
+    return await along_async(session, _course(session, fn, steps=steps, ready=ready))
 
 
 def along(session: Session, course: Generator[Any, Any, T]) -> T:
@@ -79,19 +86,21 @@ async def along_async(session: AsyncSession, course: Generator[Any, Any, T]) -> 
             return ended.value  # type: ignore[no-any-return]
 
 
-def _course(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
+def _course(session: Any, fn: Callable[[Any], Any], *, steps: bool, ready: Callable[[Any], Ready] | None) -> Course:
     """What is done in turn, each time yielded: what it gave, or what is to be awaited for it."""
     while True:
         try:
-            return (yield from _entry(session, fn, steps=steps))
+            return (yield from _entry(session, fn, steps=steps, ready=ready))
         except RolledBack:
             continue
 
 
-def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:
+def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool, ready: Callable[[Any], Ready] | None) -> Course:
     try:
         yield session.enter()
         yield session.judge()
+        if ready is not None:
+            yield from ready(session)
         return (yield from _steps(session, fn, steps=steps))
     except Suspended as suspended:
         yield session.note_status("waiting", reason=str(suspended), waits=suspended.seqs)

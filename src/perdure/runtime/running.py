@@ -17,7 +17,7 @@ from perdure.runtime import entry as entries
 from perdure.runtime import runner, watching
 from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
-from perdure.runtime.restoring import EXACTLY, Climb, policy_of
+from perdure.runtime.restoring import EXACTLY, Climb, handle_of, hooked, policy_of, ready_of
 from perdure.runtime.shared import Shared
 from perdure.session.declare import Agent, agent_of, undos_of
 from perdure.session.keeping.delivery import deliver
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
+    from perdure.recovery.hooks import Hooks
     from perdure.recovery.restore_policy import RestorePolicy
     from perdure.runtime.aio import AsyncStore
     from perdure.runtime.outcome import Question
@@ -121,27 +122,29 @@ class Running(watching.Watching):
         opening = self._to_run(
             fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
         )
-        return self._run(fn, opening, _stopping_on_signals, policy_of(restore, agent_of(fn).restore))
+        policy = policy_of(restore, agent_of(fn).restore)
+        return self._run(fn, hooked(opening, agent_of(fn), policy, given=restore), _stopping_on_signals, policy)
 
     def _run(
         self, fn: Callable[[Any], Any], opening: Opening, around: Around, policy: RestorePolicy = EXACTLY
     ) -> Outcome:
-        return Climb(self, opening, policy).run(lambda now: self._run_once(fn, now, around))
+        return Climb(self, opening, policy).run(lambda now: self._run_once(fn, now, around, policy))
 
-    def _run_once(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
+    def _run_once(self, fn: Callable[[Any], Any], opening: Opening, around: Around, policy: RestorePolicy) -> Outcome:
         if (outcome := self._completed(opening)) is not None:
             return outcome
         try:
             opened = self._open(opening, agent_of(fn), undos_of(fn))
         except Over:  # while this one waited for it
-            return self._run_once(fn, opening, around)
+            return self._run_once(fn, opening, around, policy)
         try:
             with (
                 watching.Run(self.backend, opening) as run,
                 around(opened),
                 restore.offered(self.backend, opening.session),
             ):
-                outcome = run.comes_to(runner.drive(opened, fn, steps=opening.form == "steps"))
+                ready = ready_of(agent_of(fn), policy, is_async=False)
+                outcome = run.comes_to(runner.drive(opened, fn, steps=opening.form == "steps", ready=ready))
                 self._end_children(opened, outcome)
         except BaseException as error:
             _forget_children(opened, error)
@@ -181,27 +184,32 @@ class Running(watching.Watching):
         opening = self._to_run(
             fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
         )
-        return await self._arun(fn, opening, _stopping_on_signals, policy_of(restore, agent_of(fn).restore))
+        policy = policy_of(restore, agent_of(fn).restore)
+        opening = hooked(opening, agent_of(fn), policy, given=restore)
+        return await self._arun(fn, opening, _stopping_on_signals, policy)
 
     async def _arun(
         self, fn: Callable[[Any], Any], opening: Opening, around: Around, policy: RestorePolicy = EXACTLY
     ) -> Outcome:
-        return await Climb(self, opening, policy).arun(lambda now: self._arun_once(fn, now, around))
+        return await Climb(self, opening, policy).arun(lambda now: self._arun_once(fn, now, around, policy))
 
-    async def _arun_once(self, fn: Callable[[Any], Any], opening: Opening, around: Around) -> Outcome:
+    async def _arun_once(
+        self, fn: Callable[[Any], Any], opening: Opening, around: Around, policy: RestorePolicy
+    ) -> Outcome:
         if (outcome := await in_thread(self._completed, opening)) is not None:
             return outcome
         try:
             opened = await self._open_async(opening, agent_of(fn), undos_of(fn))
         except Over:  # while this one waited for it
-            return await self._arun_once(fn, opening, around)
+            return await self._arun_once(fn, opening, around, policy)
         try:
             with (
                 watching.Run(self.backend, opening) as run,
                 around(opened),
                 restore.offered(self.backend, opening.session),
             ):
-                outcome = run.comes_to(await runner.drive_async(opened, fn, steps=opening.form == "steps"))
+                is_steps, ready = opening.form == "steps", ready_of(agent_of(fn), policy, is_async=True)
+                outcome = run.comes_to(await runner.drive_async(opened, fn, steps=is_steps, ready=ready))
                 await in_thread(self._end_children, opened, outcome)
         except BaseException as error:
             _forget_children(opened, error)
@@ -323,14 +331,17 @@ class Running(watching.Watching):
         version: str = "",
         validate: Check | None = None,
         progress: Any = None,
+        restore: RestorePolicy | str | None = None,
+        hooks: Hooks | None = None,
     ) -> Session:
         """A handle: your own code goes on with the session.
 
         `save()` and a clean `with` exit commit; an exception saves nothing but its `failed` status. `state` is a typed
         state. `optimistic` takes no lease: several may have the session open, and of two commits on the same log one
         holds; the other is `ConflictError`, and its caller opens the session again. `version` is that of the state that
-        the code works on, and a state of another is migrated; `validate` and `progress` as for `agent`. Raises
-        `HeldError`, `SessionUnknownError` (with `create=False`), `VersionError`.
+        the code works on, and a state of another is migrated; `validate`, `progress` and `hooks` as for `agent`.
+        `restore` is `exact` unless it is given. Raises `HeldError`, `SessionUnknownError` (with `create=False`),
+        `VersionError`.
         """
         declared, opening = self._to_handle(
             session,
@@ -343,15 +354,20 @@ class Running(watching.Watching):
             create=create,
             labels=labels or {},
             wait_s=wait_s,
+            hooks=hooks,
         )
-        take = share if optimistic else hold
-        opened = self._open(opening, declared, undos_of(None).new_child(undos), take=take)
-        try:
-            self._enter(opened)
-        except BaseException:
-            opened.close()
-            raise
-        return opened
+        take, policy = share if optimistic else hold, policy_of(restore, EXACTLY)
+
+        def once(now: Opening) -> Session:
+            opened = self._open(now, declared, undos_of(None).new_child(undos), take=take)
+            try:
+                self._enter(opened, ready_of(declared, policy, is_async=False))
+            except BaseException:
+                opened.close()
+                raise
+            return opened
+
+        return handle_of(Climb(self, hooked(opening, declared, policy, given=restore), policy).run(once))
 
     async def open_async(
         self,
@@ -363,19 +379,23 @@ class Running(watching.Watching):
         undos: dict[str, Callable[..., Any]],
         parts: Collection[str] | None,
         optimistic: bool,
+        restore: RestorePolicy | str | None = None,
         **options: Any,
     ) -> AsyncSession:
         """What `aio.session` opens."""
         declared, opening = self._to_handle(session, state, append_only, strict=strict, **options)
-        opened = await self._open_async(
-            opening, declared, undos_of(None).new_child(undos), parts=parts, take=share if optimistic else hold
-        )
-        try:
-            await self._enter_async(opened)
-        except BaseException:
-            await opened.close()
-            raise
-        return opened
+        take, policy = share if optimistic else hold, policy_of(restore, EXACTLY)
+
+        async def once(now: Opening) -> AsyncSession:
+            opened = await self._open_async(now, declared, undos_of(None).new_child(undos), parts=parts, take=take)
+            try:
+                await self._enter_async(opened, ready_of(declared, policy, is_async=True))
+            except BaseException:
+                await opened.close()
+                raise
+            return opened
+
+        return handle_of(await Climb(self, hooked(opening, declared, policy, given=restore), policy).arun(once))
 
     def _to_handle(
         self,
@@ -387,9 +407,12 @@ class Running(watching.Watching):
         version: str = "",
         validate: Check | None = None,
         progress: Any = None,
+        hooks: Hooks | None = None,
         **options: Any,
     ) -> tuple[Agent, Opening]:
-        declared = Agent("handle", tuple(append_only), strict, version, state, validate, progress=progress)
+        declared = Agent(
+            "handle", tuple(append_only), strict, version, state, validate, progress=progress, hooks=hooks
+        )
         target = Target(version, "", state, validate)
         opening = Opening(
             session=check_session_id(session), version=version, target=target, lease_s=self._lease_s, **options
@@ -397,18 +420,24 @@ class Running(watching.Watching):
         return declared, opening
 
     @staticmethod
-    def _enter(handle: Session) -> None:
+    def _enter(handle: Session, ready: Callable[[Any], runner.Ready] | None) -> None:
         """Enters a handle; when an undo that is owed must wait for a person, that is recorded."""
         try:
             handle.enter()
+            if ready is not None:
+                handle.make_ready = lambda: runner.along(handle, ready(handle))
+                handle.make_ready()
         except SuspendedError as suspended:
             handle.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
             raise
 
     @staticmethod
-    async def _enter_async(handle: AsyncSession) -> None:
+    async def _enter_async(handle: AsyncSession, ready: Callable[[Any], runner.Ready] | None) -> None:
         try:
             await handle.enter()
+            if ready is not None:
+                handle.make_ready = lambda: runner.along_async(handle, ready(handle))
+                await handle.make_ready()
         except SuspendedError as suspended:
             await handle.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
             raise

@@ -33,6 +33,7 @@ from perdure.session.rules import call as calls
 from perdure.session.rules.children import wait_of
 from perdure.session.rules.people import Ask
 from perdure.session.rules.request import (
+    Draft,
     Steps,
 )
 from perdure.session.rules.status import status
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable, Sequence
     from types import TracebackType
 
+    from perdure.log.entry import Entry
     from perdure.session.declare import Agent
     from perdure.session.keeping.lease import Keeper
     from perdure.session.keeping.opening import Opened
@@ -263,6 +265,8 @@ class AsyncSession(AsyncDriver):
         await self._ready()
         await self._drive(self._core.rollback(to, reason=reason, by=by, strategy=strategy, branch_name=branch))
         await self.enter()
+        if self.make_ready is not None:
+            await self.make_ready()
         return self.state
 
     # --- the life of an entry -----------------------------------------------------------------------------------------
@@ -281,6 +285,7 @@ class AsyncSession(AsyncDriver):
     def _begin(self, begin: Start) -> None:
         self._core.enter(begin)
         self._note_restored()
+        self._note_states(begin)
         self._keyframer.entered(begin.snapshot, self._core.parent_point)
         if self._core.left:
             self._core.take_whole(self._opened.reader.entries())
@@ -320,6 +325,14 @@ class AsyncSession(AsyncDriver):
     async def judge(self, error: BaseException | None = None) -> None:
         """Does what the failure policy says of an error that ended the run, as `Session.judge` does."""
         await self._drive(self._core.failing.judge(error))
+
+    async def read_whole(self) -> list[Entry]:
+        """All records, for the hooks of a restore."""
+        return await in_thread(self._opened.reader.entries)
+
+    async def note_ready(self, topic: str) -> None:
+        """Records that the hooks of a restore came to their end."""
+        await self._drive(self._core.commit(Draft("note", {"topic": topic})))
 
     async def note_status(self, name: str, *, reason: str = "", waits: tuple[int, ...] = ()) -> None:
         """Records a status in which nothing else changes."""

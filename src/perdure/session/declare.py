@@ -21,6 +21,7 @@ from perdure.session.rules.shared import SESSION
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from perdure.session.rules.stateful import Hooked
     from perdure.session.rules.version import Check
 
 P = ParamSpec("P")
@@ -48,6 +49,7 @@ class Agent:
     restore: Any = None
     progress: Any = None
     failures: Any = None
+    hooks: Hooked | None = None
 
 
 def action(
@@ -136,6 +138,7 @@ def agent(
     restore: Any = None,
     progress: Any = None,
     failures: Any = None,
+    hooks: Hooked | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def agent(fn: Any = None, /, **options: Any) -> Any:
     """Declares a *script*: resumed by running it again from its top, every recorded call answered.
@@ -143,9 +146,10 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `append_only` names the parts whose items never change once appended (saves get cheaper; a rewrite is found and
     stored all the same, or raised with `strict`); `version` is that of the state that it works on (`docs/versions.md`),
     and `validate` (a function, or a JSON Schema) checks one that was migrated; `state` is a typed state (dataclass,
-    pydantic model, TypedDict). `restore` is a `perdure.recovery.RestorePolicy`, or its name (`docs/restoring.md`),
-    `failures` a `perdure.recovery.FailurePolicy` (`docs/failures.md`);
-    `progress` is a `perdure.recovery.ProgressPolicy`: the session is read along (`docs/circles.md`).
+    pydantic model, TypedDict). `restore` is a `perdure.recovery.RestorePolicy`, or its name, and `hooks` the
+    `perdure.recovery.Hooks` that make ready what is no data (`docs/restoring.md`), `failures` a
+    `perdure.recovery.FailurePolicy` (`docs/failures.md`); `progress` is a `perdure.recovery.ProgressPolicy`: the
+    session is read along (`docs/circles.md`).
     """
     return _declare(fn, "script", options)
 
@@ -163,6 +167,7 @@ def steps(
     restore: Any = None,
     progress: Any = None,
     failures: Any = None,
+    hooks: Hooked | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def steps(fn: Any = None, /, **options: Any) -> Any:
     """Declares *steps*: a function called again and again until `s.complete(result)`.

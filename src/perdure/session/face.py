@@ -33,6 +33,7 @@ from perdure.session.rules.children import CANCEL, Kindergarten, Nobody, Spawned
 from perdure.session.rules.points import Core
 from perdure.session.rules.request import Find, ReadAll, StateAt
 from perdure.session.rules.shared import STORE, UNSHARE
+from perdure.session.rules.stateful import States, states_at
 from perdure.session.rules.status import status
 from perdure.session.table import Table, parts_as_html
 from perdure.session.trying import Trying, is_coroutine
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from perdure.session.declare import Agent
     from perdure.session.keeping.lease import Keeper
     from perdure.session.keeping.opening import Opened
+    from perdure.session.keeping.reentry import Start
+    from perdure.session.keeping.snapshot import Reader
     from perdure.session.rules.call import Call, Options
     from perdure.session.rules.request import Attempt, Draft, Steps
     from perdure.session.rules.shared import Commons
@@ -104,6 +107,8 @@ class Face:
         self._core.given = opened.opening.body.get("given") or {}
         self._core.failing.begin(declared.failures)
         self._core.on_masked = self._replaced
+        if declared.hooks is not None and declared.hooks.stateful:
+            self._core.states = States(declared.hooks.stateful)
         self._pid, self._lock = os.getpid(), threading.RLock()
         self._closed = False
         self._keyframer = Keyframer(opened)
@@ -116,6 +121,8 @@ class Face:
         self.restored: Restored | None = None
         """What the restore did with which the session was opened, for the code to see; None on a first run. It tells of
         this process: what a script does must not depend on it."""
+        self.make_ready: Callable[[], Any] | None = None
+        """On a handle with hooks: what calls them, where its code starts again."""
         self._forgotten: weakref.finalize[Any, Any] | None = None
         if not opened.writer.is_shared:
             keeper.keep(opened.lease)
@@ -239,6 +246,31 @@ class Face:
         if opened.owned is not None:
             self.restored = restored(opened, self._core.parent_point, self._core.ledger.actions)
             opened.owned = None
+
+    def _note_states(self, begin: Start) -> None:
+        """What tools and models were at this place; of a new session, what they are now."""
+        if (states := self._core.states) is None:
+            return
+        states.enter(states_at(begin, lambda seq: self.reader.entries(after=seq - 1, upto=seq)[0]))
+        if self.restored is None and not states.known:
+            states.note(self._core.put_off)
+
+    # --- for the hooks of a restore -----------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> Reader:
+        """What reads its log."""
+        return self._opened.reader
+
+    @property
+    def state_to_look_at(self) -> MutableMapping[str, Any]:
+        """The parts by name, before any code runs."""
+        return self._core.state
+
+    @property
+    def stateful_known(self) -> dict[str, bytes]:
+        """The states of tools and models as they are recorded at this place, encoded, by name."""
+        return {} if self._core.states is None else self._core.states.known
 
     # --- for the two of them ------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from perdure.session.rules.request import (
     AwaitSiblings,
     AwaitTime,
     Commit,
+    Draft,
     Ended,
     Request,
     Steps,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
+    from perdure.log.entry import Entry
     from perdure.session.declare import Agent
     from perdure.session.keeping.lease import Keeper
     from perdure.session.keeping.opening import Opened
@@ -255,6 +257,8 @@ class Session(Face):
         self._ready()
         self._drive(self._core.rollback(to, reason=reason, by=by, strategy=strategy, branch_name=branch))
         self.enter()
+        if self.make_ready is not None:
+            self.make_ready()
         return self.state
 
     # --- the life of an entry -----------------------------------------------------------------------------------------
@@ -265,6 +269,7 @@ class Session(Face):
         begin = start(self._opened, code=self._code, accept_change=self._accept_change)
         self._core.enter(begin)
         self._note_restored()
+        self._note_states(begin)
         self._keyframer.entered(begin.snapshot, self._core.parent_point)
         self._drive(self._core.finish_undos())
         self._typed = typed_state(self._declared.state, self._core.state)
@@ -303,6 +308,14 @@ class Session(Face):
         Returns when nothing more is done: then the run stays failed. Raises `RolledBack` when it goes on.
         """
         self._drive(self._core.failing.judge(error))
+
+    def read_whole(self) -> list[Entry]:
+        """All records, for the hooks of a restore."""
+        return self._opened.reader.entries()
+
+    def note_ready(self, topic: str) -> None:
+        """Records that the hooks of a restore came to their end."""
+        self._drive(self._core.commit(Draft("note", {"topic": topic})))
 
     def note_status(self, name: str, *, reason: str = "", waits: tuple[int, ...] = ()) -> None:
         """Records a status in which nothing else changes."""

@@ -12,6 +12,7 @@ from perdure.errors import (
     ConflictError,
     DamageError,
     HeldError,
+    HookFailedError,
     InputDiffersError,
     PerdureError,
     SessionCancelledError,
@@ -30,6 +31,7 @@ from perdure.session.keeping.snapshot import Reader, Snapshot, snapshot
 from perdure.session.keeping.survey import beyond
 from perdure.session.keeping.writer import Writer
 from perdure.session.rules.request import Commit, Draft
+from perdure.session.rules.stateful import READY
 from perdure.session.rules.status import OVER
 from perdure.session.rules.version import Target, due, version_of
 from perdure.stores import observing
@@ -76,6 +78,10 @@ class Opening:
     lease_s: float = limits.LEASE_S
     restored: dict[str, Any] = field(default_factory=dict)
     """What a restore did before this opening, as it is recorded; see `session.restored`."""
+    attempts_max: int = 0
+    """Openings in a row by the same code that may fail to come to the end of its hooks; 0: it has none."""
+    is_told: bool = False
+    """Whether somebody said what to restore this time: then attempts are counted anew."""
 
 
 @dataclass(slots=True)
@@ -238,6 +244,8 @@ def _taken(
         check_opened(opening, recorded, writer.summary)
     body = {"owner": owner, "code": opening.code, "accept_change": opening.accept_change}
     body["restored"] = opening.restored
+    if recorded and opening.attempts_max:
+        body["restored"] = opening.restored | {"attempt": attempt_of(tail, opening)}
     drafts = [Draft("owned", body)] if recorded else [_opened_draft(opening), Draft("owned", body)]
     written: list[Entry] = []
     begin = startable(reader, writer.summary, recorded, opening.target, tail=tail)
@@ -267,6 +275,21 @@ def tell_opened(opened: Opened, before: Summary | None, *, owner: str, began_s: 
         observers.tell(
             observing.Opened(writer.session, epoch, status, owner, point, tail, took_s, is_shared=writer.is_shared)
         )
+
+
+def attempt_of(tail: list[Entry], opening: Opening) -> int:
+    """The number of this attempt at the hooks of a restore. Raises `HookFailedError` if they are used up."""
+    number = 1
+    for entry in () if opening.is_told else reversed(tail):
+        if entry.kind == "note" and entry["topic"] == READY:
+            break
+        number += entry.kind == "owned" and "attempt" in entry["restored"] and entry["code"] == opening.code
+    if number > opening.attempts_max:
+        raise HookFailedError(
+            f"{opening.session}: {opening.attempts_max} restores in a row did not come to the end of their hooks. "
+            f"Nothing was run. Mend it, then: perdure resume {opening.session} --restore latest-valid"
+        )
+    return number
 
 
 def _migrated(

@@ -80,12 +80,13 @@ def moved(
 
 def _check(state: State, target: Target) -> None:
     """Raises `MigrationError` unless it is what the code expects."""
-    fault = check_parts(target.state, state) or _fault(target.validate, state)
+    fault = check_parts(target.state, state) or check_fault(target.validate, state)
     if fault:
         raise MigrationError(f"after the steps the state is not one of version {target.version}: {fault}")
 
 
-def _fault(check: Check | None, state: State) -> str:
+def check_fault(check: Check | None, state: State) -> str:
+    """What a check has against a state; "" for nothing. Raises `MigrationError` for what it raises."""
     if check is None:
         return ""
     if isinstance(check, Mapping):

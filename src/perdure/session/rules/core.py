@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from perdure.session.rules.failing import Failing
+    from perdure.session.rules.stateful import States
     from perdure.state.digest import Digests
 
 
@@ -88,6 +89,8 @@ class Journal(Doubts):
         self.people, self.children, self.streams = People(self), Starts(self), Streams(self)
         self._asked: dict[int, int] = {}
         self._broken: dict[tuple[Any, ...], Broken] = {}
+        self.states: States | None = None
+        """The states of tools and models, if any has one."""
 
     @property
     def under_way(self) -> set[int]:
@@ -407,9 +410,12 @@ class Journal(Doubts):
 
     def finish(self, call: Call, action: Action, ended: Ended, *, duration_us: int) -> Steps:
         """The record of how an action ended. Durable on return."""
+        failed = None if self.states is None else self.states.failure(self.put_off)
         body = {"started": action.seq, **outcome_body(ended.outcome), "duration_us": duration_us}
         written = self.commit(Draft("action_finished", body, self._marks(action)))
         yield from self._unless_broken(call, Broken(action, ended, duration_us), written)
+        if failed is not None:
+            raise self.leave(failed)
 
     def failures_of(self, action: Action) -> int:
         """How often this action has ended with an error so far, over the whole log."""

@@ -184,6 +184,9 @@ class Core(Journal):
             "reason": reason,
             "open": sorted(open_there),
         }
+        if self.states is not None:
+            self.states.note(self.put_off)
+            body["stateful"] = self.states.at
 
         def written(entries: list[Entry]) -> None:
             point = next(entry for entry in reversed(entries) if entry.kind == "saved")
