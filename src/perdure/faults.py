@@ -32,6 +32,7 @@ POINTS: Final = {
     "fork.before": "a fork is about to be made, nothing of it is written",
     "fork.inside": "the fork and its first record are written, their transaction is not yet committed",
     "fork.after": "the store has committed a fork, its maker does not know it yet",
+    "restore.fenced": "a damaged session is cancelled in its inbox, the one in its place is not made",
     "send.after": "an item is in the inbox, and nobody has done anything about it",
     "keyframe.before": "a keyframe is due, nothing of it is written",
     "keyframe.chunks": "the chunks of a keyframe are stored, the record that names them is not",

@@ -304,7 +304,7 @@ def test_a_tool_whose_state_cannot_be_taken_loses_no_outcome(path: Path) -> None
     with perdure.open(path) as store:
         failed = store.run(agent, "q")
         assert isinstance(failed.error, HookFailedError)
-        cart.get_state = lambda: []  # type: ignore[method-assign]
+        cart.get_state = list  # type: ignore[method-assign]
         assert store.run(agent, "q").result == 1
     assert cart.items == []
 

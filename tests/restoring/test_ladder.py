@@ -169,9 +169,12 @@ def test_a_damaged_session_that_can_be_read_again_does_not_go_on_beside_the_othe
         assert store.run(script, "q").restored is not None
     rows.put(starts[3], whole)
     with perdure.open(path) as store:
-        over = store.run(script, "q")
+        over = store.run(script, "q", restore="exact")
         assert over.status == "cancelled"
         assert "q~r1 goes on in its place" in over.reason
+        told = store.run(script, "q").restored
+        assert told is not None
+        assert (told.session, told.source) == ("q~r1", "q")
     assert PAID == {"ann": 1, "bob": 1, "cy": 1}
 
 

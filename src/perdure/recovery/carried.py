@@ -16,6 +16,7 @@ from perdure.log.entry import Entry
 from perdure.log.marks import Marks
 from perdure.session.rules import argument
 from perdure.session.rules.request import Draft
+from perdure.session.rules.stateful import TOPIC
 from perdure.session.rules.undoing import rolled_back
 
 if TYPE_CHECKING:
@@ -48,12 +49,21 @@ def begun(rung: Rung, opening: Entry, saved: Draft, *, reason: str) -> list[Draf
     here = Actions(branch(entry for entry in rung.entries if entry.seq <= rung.at))
     plain = {seq: a for seq, a in here.items() if a.key is None}
     past = {seq: a for seq, a in everything.items() if seq in here and a.key is not None}
-    kept = _numbered(list(_effects(past, {}, opening.seq)), opening)
-    point = Entry(opening.seq + len(kept) + 1, opening.epoch, saved.kind, opening.time_us, saved.body)
+    kept = _numbered([*_effects(past, {}, opening.seq), *_stateful(rung)], opening)
+    body = saved.body | ({"stateful": dict.fromkeys(kept[-1]["states"], kept[-1].seq)} if _stateful(rung) else {})
+    point = Entry(opening.seq + len(kept) + 1, opening.epoch, saved.kind, opening.time_us, body)
     known = plain | past
     left = _numbered(list(_effects(everything, known, point.seq)), replace(point, kind="opened"))
     back = _left([opening, *kept, point], left, point, reason=reason, point=point.seq)
     return _drafts([], [*kept, point], left, back)
+
+
+def _stateful(rung: Rung) -> list[tuple[str, Body]]:
+    """The states of tools and models at the rung, as far as the records that hold them can be read."""
+    by_seq = {entry.seq: entry for entry in rung.entries}
+    at = by_seq[rung.at].body.get("stateful", {})
+    states = {name: by_seq[seq]["states"][name] for name, seq in at.items() if seq in by_seq}
+    return [("note", {"topic": TOPIC, "states": states})] if states else []
 
 
 def _drafts(before: list[Entry], kept: list[Entry], left: list[Entry], back: Draft) -> list[Draft]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import RolledBack, Suspended, SuspendedError
-from perdure.log import points
+from perdure.log import dropped, points
 from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.log.origin import seam_of
@@ -71,7 +71,8 @@ def go_on_without(opened: Opened, *, reason: str, report: Report) -> None:
     """
     found, entries = newest(opened), opened.reader.entries()
     tip, seam = branch(entries), seam_of(opened.reader.bases)
-    known = [a for a in Actions(entries).values() if a.effect != "repeatable" and a.standing]
+    known = [a.seq for a in Actions(entries).values() if a.effect != "repeatable" and a.standing]
+    known += [e.seq for e in entries if e.kind == dropped.KIND and e["was"] == "action_started"]  # of whatever class
     here = rolled_back(tip, tip[-1], [], seam=seam, reason=reason, by="restore", strategy=None)
     here = replace(here, body=here.body | {"parent": opened.writer.summary.parent, "restored": report.body()})
     edited = {

@@ -76,6 +76,15 @@ def rung(store: Store, session: str, policy: RestorePolicy, *, check: Check | No
     return _on_the_log(found, policy, check or (lambda _found, _tip: ""))
 
 
+def before_the_end(store: Store, session: str) -> Rung:
+    """The place before the cancel of one that another was to go on in the place of, and that can be read again."""
+    with values.inert():
+        found = history(store, session)
+    ended = [e.seq for e in found.entries.values() if e.kind == "received" and e["what"] == "cancel"]
+    at = (ended[-1] if ended else _end(found)) - 1
+    return _rung(found, at, Report(REPLACED, "it can be read again", source=session))
+
+
 def last_good(found: History) -> int:
     """The last record up to which all are what was written."""
     bad = {problem.seq for problem in found.problems if problem.kind in ("record", "body")}

@@ -18,6 +18,7 @@ from perdure.log.record import GENESIS
 from perdure.log.summary import Summary
 from perdure.recovery.carried import begun, carried
 from perdure.recovery.history import history
+from perdure.recovery.restore_policy import BY
 from perdure.session.keeping.forking import fork
 from perdure.session.keeping.lease import new_owner
 from perdure.session.keeping.opening import opening_of
@@ -131,8 +132,16 @@ def _begin(store: Store, into: str, rung: Rung, origin: Body, told: Draft) -> No
     store.release(writer.open(Commit(tuple(drafts), lambda _: None), owner=owner, seen=None))
 
 
+def is_fenced(session: str, reason: str) -> bool:
+    """Whether a session was cancelled, with this reason, for another that goes on in its place, or is to."""
+    return reason == items.reason_of(Sent(items.CANCEL, values.encode(_why(next_id(session))), BY))
+
+
+def _why(into: str) -> str:
+    return f"records of it could not be read, and {into} goes on in its place"
+
+
 def _fence(store: Store, session: str, into: str) -> None:
     """What cancels the damaged session, should it ever be opened again. It lies beside the log."""
-    why = f"it was damaged, and {into} goes on in its place"
-    sent = Sent(items.CANCEL, values.encode(why), "restore", f"replaced by {into}")
+    sent = Sent(items.CANCEL, values.encode(_why(into)), BY, f"replaced by {into}")
     store.send(session, items.content_of(sent, session=session, codec=store.protocol), mark=items.mark_of(sent))

@@ -11,6 +11,9 @@ from typing import Final
 from perdure.errors import RefusedError
 
 LATEST_VALID, EXACT, AT, FRESH_START = "latest_valid", "exact", "at", "fresh_start"
+BY: Final = "restore"
+"""Who does what a restore does, in records."""
+
 USES: Final = (LATEST_VALID, EXACT, AT, FRESH_START)
 
 

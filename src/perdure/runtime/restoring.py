@@ -23,7 +23,7 @@ from perdure.errors import (
     UnfinishedError,
     WitnessError,
 )
-from perdure.recovery.restore_policy import AT, EXACT, FRESH_START, LATEST_VALID, RestorePolicy, restore_policy
+from perdure.recovery.restore_policy import AT, BY, EXACT, FRESH_START, LATEST_VALID, RestorePolicy, restore_policy
 from perdure.runtime.outcome import Outcome
 from perdure.session.keeping.lease import new_owner
 from perdure.session.keeping.opening import append_one, find
@@ -106,7 +106,9 @@ class Climb:
             return waits
         while True:
             try:
-                return once(self.opening)
+                outcome = once(self.opening)
+                if not self._is_gone_on_from(outcome):
+                    return outcome
             except (DamageError, MigrationError) as error:
                 if (waits := self._after(error)) is not None:
                     return waits
@@ -120,7 +122,10 @@ class Climb:
             return waits
         while True:
             try:
-                return await once(self.opening)
+                outcome = await once(self.opening)
+                if not await in_thread(self._is_gone_on_from, outcome):
+                    return outcome
+                continue
             except (DamageError, MigrationError) as raised:
                 error = raised
             except HookFailedError as gave_up:
@@ -201,7 +206,7 @@ class Climb:
             raise error
         return self._done(found, error)
 
-    def _rung(self, error: DamageError | MigrationError) -> Rung | None:
+    def _rung(self, error: DamageError | MigrationError | None) -> Rung | None:
         from perdure.recovery import ladder
         from perdure.recovery.migrating_back import check_of
 
@@ -229,6 +234,26 @@ class Climb:
             return None
         return self._back(found.at, reason=report.why, report=report)
 
+    def _is_gone_on_from(self, outcome: Any) -> bool:
+        """Whether it was cancelled because another session goes on in its place; that one is opened next then."""
+        if getattr(outcome, "status", "") != "cancelled" or self._policy.use not in (LATEST_VALID, FRESH_START):
+            return False
+        from perdure.recovery import ladder
+        from perdure.recovery.replacement import is_fenced, next_id, replace, replacement
+
+        session, backend = self.opening.session, self._store.backend
+        if not is_fenced(session, outcome.reason):
+            return False
+        with self._held():
+            there = replacement(backend, session)
+            if not there:  # killed in between
+                found = self._rung(None)
+                if found is None or found.report.rung != REPLACED:
+                    found = ladder.before_the_end(backend, session)
+                replace(backend, session, next_id(session), found, by=BY)
+        self._instead(next_id(session), {})
+        return True
+
     def _replace(self, error: DamageError | MigrationError) -> None:
         """Another session goes on in the place of this one; looked at once more, now that nobody else can write."""
         from perdure.recovery.replacement import next_id, replace, replacement
@@ -242,7 +267,7 @@ class Climb:
             if not there:
                 if found is None or found.report.rung != REPLACED:
                     raise error
-                replace(backend, session, into, found, by="restore")
+                replace(backend, session, into, found, by=BY)
         self._instead(into, found.report.body() if found is not None else {})
 
     def _instead(self, session: str, report: dict[str, Any]) -> None:
