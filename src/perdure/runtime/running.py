@@ -410,9 +410,7 @@ class Running(watching.Watching):
         hooks: Hooks | None = None,
         **options: Any,
     ) -> tuple[Agent, Opening]:
-        declared = Agent(
-            "handle", tuple(append_only), strict, version, state, validate, progress=progress, hooks=hooks
-        )
+        declared = Agent("handle", tuple(append_only), strict, version, state, validate, progress=progress, hooks=hooks)
         target = Target(version, "", state, validate)
         opening = Opening(
             session=check_session_id(session), version=version, target=target, lease_s=self._lease_s, **options
