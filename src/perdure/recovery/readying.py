@@ -88,7 +88,7 @@ class Readying:
                 if fault:
                     return f"the state of #{seq} is not valid: {fault}"
         start = next(entry for entry in reversed(tip) if is_reentry(entry))
-        known = states_at((start, [e for e in tip if e.seq > start.seq]), by_seq.__getitem__)
+        known = states_at(start, [e for e in tip if e.seq > start.seq], by_seq.__getitem__)
         return (yield from self._set({name: data for name, (_, data) in known.items()}))
 
     def _invalid(self, session: Face, seq: int) -> str:

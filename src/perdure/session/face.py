@@ -251,7 +251,7 @@ class Face:
         """What tools and models were at this place; of a new session, what they are now."""
         if (states := self._core.states) is None:
             return
-        states.enter(states_at(begin, lambda seq: self.reader.entries(after=seq - 1, upto=seq)[0]))
+        states.enter(states_at(begin.reentry, begin.tail, lambda seq: self.reader.entries(after=seq - 1, upto=seq)[0]))
         if self.restored is None and not states.known:
             states.note(self._core.put_off)
 

@@ -16,7 +16,6 @@ from perdure.session.rules.request import Draft
 
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
-    from perdure.session.keeping.reentry import Start
 
 TOPIC: Final = "stateful"
 """The topic of a note that holds states of tools and models, encoded, by name."""
@@ -43,9 +42,11 @@ class Hooked(Protocol):
         """The tools and models with a state of their own, by name."""
 
 
-def states_at(start: Start | tuple[Entry, list[Entry]], read: Callable[[int], Entry]) -> dict[str, tuple[int, bytes]]:
-    """The newest recorded states at the end of a branch: name → (record, encoded). `read` gives a record by number."""
-    reentry, tail = (start.reentry, start.tail) if not isinstance(start, tuple) else start
+def states_at(reentry: Entry, tail: list[Entry], read: Callable[[int], Entry]) -> dict[str, tuple[int, bytes]]:
+    """The newest recorded states at the end of a branch: name → (record, encoded).
+
+    `tail` is what it recorded since its re-entry point; `read` gives a record by its number.
+    """
     found: dict[str, tuple[int, bytes]] = {}
     for name, seq in reentry.body.get("stateful", {}).items():
         found[name] = (seq, read(seq)["states"][name])
