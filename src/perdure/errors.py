@@ -450,7 +450,7 @@ class StoppedError(RunError):
 class HookFailedError(RunError):
     """A hook of a restore failed, took too long, or has ended the process too often. No code of the agent has run."""
 
-    code, exit_status = "hook-failed", 71
+    code, exit_status = "hook-failed", 73
 
 
 class EntryError(PerdureError):
