@@ -115,9 +115,17 @@ def test_a_damaged_record_is_not_mended_but_gone_on_from(made: Subject) -> None:
     assert made.store.verify("mended", read_data=True).ok
     assert made.store.state_at("mended", gone.snapshot) == made.store.state_at("mended")
     outcome = made.store.run(agent, "mended")
-    for question in outcome.questions:
-        made.store.answer("mended", question.seq, "yes")
-    assert made.store.run(agent, "mended").result == RESULT
+    while outcome.status == "waiting":
+        for question in outcome.questions:
+            if question.kind == "doubt":
+                made.store.settle("mended", question.seq, "done", result="sent to here")
+            else:
+                made.store.answer("mended", question.seq, "yes")
+        outcome = made.store.run(agent, "mended")
+    assert outcome.result == RESULT
+    assert "mended goes on in its place" in str(pytest.raises(DamageError, made.store.run, agent, SUBJECT).value)
+    with pytest.raises(RefusedError, match="already"):
+        made.store.go_on(SUBJECT, into="another")
     assert made.records(SUBJECT) == before
     assert not made.store.verify(SUBJECT, read_data=True).ok
 

@@ -142,5 +142,7 @@ def _tell_gone_on(found: GoneOn, where: Place, *, next_command: str, as_json: bo
         newer = where.command("state", found.source, "--at", found.newer)
         output.say(f"a newer state is good, too, and can be read: {newer}")
     for one in found.standing:
-        output.say(f"recorded later, and not known to {found.session}: {one_line(one, chars_max=200)}")
+        output.say(f"recorded later, and asked about before the like of it runs: {one_line(one, chars_max=200)}")
+    if found.lost:
+        output.say(f"{found.lost} records cannot be read: what they may have done is asked about first")
     output.say(f"{found.source} was left as it is. To go on: {next_command}")

@@ -1,6 +1,7 @@
-"""Going on from what is provably good of a damaged session: a fork that ends before the damage.
+"""Going on from what is provably good of a damaged session, because a person says so: in a session that he names.
 
-The damaged session stays as it is, and is never written to: it is the evidence, and what is good in it can be read.
+It is what a restore does by itself (`recovery/ladder.py`), under any policy. The damaged session is never written to:
+it is the evidence, and what is good in it can be read.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perdure import values
-from perdure.errors import DamageError, FormatNewerError, RefusedError
+from perdure.errors import DamageError, RefusedError, SessionExistsError, SessionUnknownError
 from perdure.log.action import Actions
 from perdure.log.branch import SNAPSHOTS, branch
-from perdure.recovery.history import History, history
+from perdure.log.origin import seam_of
+from perdure.recovery.history import history
+from perdure.recovery.ladder import beside, last_good
+from perdure.recovery.replacement import replace, replaced_by
 from perdure.recovery.restore import newest_of
 from perdure.recovery.verify import verify
-from perdure.session.keeping.forking import fork
 from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
+    from perdure.recovery.ladder import Rung
     from perdure.stores.contract import Store
 
 
@@ -27,7 +31,8 @@ class GoneOn:
     """The new session; the record of the damaged one that it goes on from, and the snapshot that its code finds there.
 
     `newer` is a snapshot of the damaged session that is good, too, and newer; 0 for none. `standing` are the actions
-    that the damaged session recorded after that place and that may not run twice: the new one does not know of them.
+    that the damaged session recorded after that place and that may not run twice; the new one has them as left behind.
+    `lost` is how many records cannot be read and may each have been the start of another: it asks about those.
     """
 
     session: str
@@ -36,11 +41,12 @@ class GoneOn:
     snapshot: int
     newer: int
     standing: tuple[str, ...]
+    lost: int = 0
 
 
 @values.inert()
 def go_on(store: Store, session: str, into: str, *, by: str) -> GoneOn:
-    """Forks a damaged session at the last record before the damage. Durable on return.
+    """Makes the session that goes on. Durable on return.
 
     Raises `RefusedError` if it is not damaged, `DamageError` if not even its opening is good, and as a fork does.
     """
@@ -48,33 +54,36 @@ def go_on(store: Store, session: str, into: str, *, by: str) -> GoneOn:
     if report.ok:
         raise RefusedError(f"{session} is not damaged: go on with it as it is, or fork it")
     found = history(store, session)
-    good, point = _good(found)
-    if good < 1:
+    good = last_good(found)
+    rung = beside(found, good, why=str(report.problems[0]), fresh=True) if good > seam_of(found.head.bases) else None
+    if rung is None:
         raise DamageError(f"{session}: not even its opening is good; bring back a copy of the store")
+    _check_free(store, into)
+    if (other := replaced_by(store, session)) not in ("", into):
+        raise RefusedError(f"{other} goes on in the place of {session} already; a second one would do the same again")
     newest = newest_of(found).seq
-    fork(store, session, into, at=good, reason="the records after it are damaged", by=by)
-    return GoneOn(into, session, good, point, newest if newest > good else 0, _standing(found, good))
+    replace(store, session, into, rung, by=by)
+    return GoneOn(
+        into, session, rung.at, _snapshot(rung), newest if newest > rung.at else 0, _standing(rung), rung.lost
+    )
 
 
-def _good(found: History) -> tuple[int, int]:
-    """The last record up to which all are good and the state can be had; and the snapshot that is the newest there."""
-    good = next((seq - 1 for seq in range(1, found.last + 1) if seq not in found.entries), found.last)
-    while good:
-        tip = branch(found.entries[seq] for seq in range(1, good + 1))
-        point = next((entry.seq for entry in reversed(tip) if entry.kind in SNAPSHOTS), 0)
-        try:
-            found.state(point)
-        except FormatNewerError:
-            raise
-        except DamageError:
-            good = point - 1  # its deltas or chunks are what is damaged
-        else:
-            return good, point
-    return 0, 0
+def _check_free(store: Store, into: str) -> None:
+    """Before the damaged session is told that another goes on."""
+    try:
+        store.head(into)
+    except SessionUnknownError:
+        return
+    raise SessionExistsError(f"there is a session {into} already; nothing was changed. Go on in another one")
 
 
-def _standing(found: History, good: int) -> tuple[str, ...]:
-    later = Actions(entry for entry in found.entries.values() if entry.seq > good)
+def _snapshot(rung: Rung) -> int:
+    tip = branch(entry for entry in rung.entries if entry.seq <= rung.at)
+    return rung.at if rung.begins else next((e.seq for e in reversed(tip) if e.kind in SNAPSHOTS), 0)
+
+
+def _standing(rung: Rung) -> tuple[str, ...]:
+    later = Actions(entry for entry in rung.entries if entry.seq > rung.at)
     return tuple(
         f"{calls.call_text(action.name, action.args)} (record {seq})"
         for seq, action in later.items()

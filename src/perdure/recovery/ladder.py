@@ -70,7 +70,7 @@ def rung(store: Store, session: str, policy: RestorePolicy, *, check: Check | No
     if good <= seam_of(found.head.bases):
         return None  # a fork whose own opening is not proved: whose records come before it is not known, either
     if good < _end(found) or any(problem.kind in UNREADABLE for problem in problems):
-        return _beside(found, good, policy, why=_why(problems))
+        return beside(found, good, why=_why(problems), fresh=policy.use == FRESH_START)
     if any(problem.kind in DERIVED for problem in problems):
         return _rung(found, found.last, Report(REBUILT, _why(problems)))
     return _on_the_log(found, policy, check or (lambda _found, _tip: ""))
@@ -198,8 +198,8 @@ def _fresh(found: History, policy: RestorePolicy, skipped: list[Skipped]) -> Run
 # --- in another session -----------------------------------------------------------------------------------------------
 
 
-def _beside(found: History, good: int, policy: RestorePolicy, *, why: str) -> Rung | None:
-    """Records cannot be read: the newest place before the first of them where the code can start."""
+def beside(found: History, good: int, *, why: str, fresh: bool) -> Rung | None:
+    """Records behind `good` cannot be read: where another session can go on. `fresh`: also from the opening alone."""
     entries = list(found.entries.values())
     skipped: list[Skipped] = []
     at = _kept(entries, good)
@@ -216,7 +216,7 @@ def _beside(found: History, good: int, policy: RestorePolicy, *, why: str) -> Ru
     if (newer := _state_behind(found, at, report)) is not None:
         return newer
     is_fresh = not any(entry.kind in SNAPSHOTS or entry.kind == "action_started" for entry in tip)
-    if is_fresh and policy.use != FRESH_START:
+    if is_fresh and not fresh:
         return None
     lost = _lost(found, after=at)
     return replace(_rung(found, at, replace(report, lost=lost)), lost=lost)

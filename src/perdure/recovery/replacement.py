@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 NONCE_BYTES: Final = 16
 
+_KEY: Final = "replaced by "
+"""What the key of such a command begins with."""
+
 _NAMED: Final = re.compile(r"(?s)(.*)~r(\d+)\Z")
 
 
@@ -132,6 +135,15 @@ def _begin(store: Store, into: str, rung: Rung, origin: Body, told: Draft) -> No
     store.release(writer.open(Commit(tuple(drafts), lambda _: None), owner=owner, seen=None))
 
 
+def replaced_by(store: Store, session: str) -> str:
+    """The session that this one was cancelled for, as long as its code has not met that; "" for none."""
+    for item in store.inbox(session):
+        sent = items.opened(item, session=session)
+        if sent.what == items.CANCEL and sent.by == BY and (sent.key or "").startswith(_KEY):
+            return (sent.key or "").removeprefix(_KEY)
+    return ""
+
+
 def is_fenced(session: str, reason: str) -> bool:
     """Whether a session was cancelled, with this reason, for another that goes on in its place, or is to."""
     return reason == items.reason_of(Sent(items.CANCEL, values.encode(_why(next_id(session))), BY))
@@ -143,5 +155,5 @@ def _why(into: str) -> str:
 
 def _fence(store: Store, session: str, into: str) -> None:
     """What cancels the damaged session, should it ever be opened again. It lies beside the log."""
-    sent = Sent(items.CANCEL, values.encode(_why(into)), BY, f"replaced by {into}")
+    sent = Sent(items.CANCEL, values.encode(_why(into)), BY, _KEY + into)
     store.send(session, items.content_of(sent, session=session, codec=store.protocol), mark=items.mark_of(sent))

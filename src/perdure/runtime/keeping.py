@@ -238,10 +238,11 @@ class Keeping:
         return editing.edit(self, session, changes, by=by, reason=reason)  # type: ignore[arg-type]
 
     def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
-        """Makes a new session of what is good of a damaged one: a fork that ends before the damage. Durable on return.
+        """Makes a new session of what is good of a damaged one, as a restore does (`docs/restoring.md`). Durable on return.
 
-        The damaged session stays as it is. What it recorded later is not known to the new one; `standing` of the answer
-        lists the effects among it that must not happen again. Raises `RefusedError` if the session is not damaged,
+        The damaged session stays as it is, and is cancelled should it ever be opened again. The new one asks before
+        the like of what that did later runs again (`standing` of the answer), and about what may be in records that
+        cannot be read (`lost`). Raises `RefusedError` if the session is not damaged,
         `DamageError` if not even its opening is good, `SessionExistsError`.
         """
         from perdure.ops.going_on import go_on

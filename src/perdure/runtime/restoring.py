@@ -190,10 +190,7 @@ class Climb:
         self._tries += 1
         if self._tries > self._policy.max_recovery_attempts:
             raise RestoreError(f"{self.opening.session}: given up after {self._tries - 1} attempts: {error}") from error
-        try:
-            return self._climb(error)
-        except DamageError as met:
-            raise error from met
+        return self._climb(error)
 
     def _climb(self, error: DamageError | MigrationError) -> Outcome | None:
         from perdure.recovery.replacement import replacement
@@ -256,12 +253,14 @@ class Climb:
 
     def _replace(self, error: DamageError | MigrationError) -> None:
         """Another session goes on in the place of this one; looked at once more, now that nobody else can write."""
-        from perdure.recovery.replacement import next_id, replace, replacement
+        from perdure.recovery.replacement import next_id, replace, replaced_by, replacement
 
         session, backend = self.opening.session, self._store.backend
         if self.opening.parent is not None:
             raise error
         into = next_id(session)
+        if (other := replaced_by(backend, session)) not in ("", into):
+            raise DamageError(f"{error}. {other} goes on in its place: run that") from error
         with self._held():
             there, found = replacement(backend, session), self._rung(error)
             if not there:
