@@ -238,7 +238,7 @@ class Keeping:
         return editing.edit(self, session, changes, by=by, reason=reason)  # type: ignore[arg-type]
 
     def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
-        """Makes a new session of what is good of a damaged one, as a restore does (`docs/restoring.md`). Durable on return.
+        """Makes a new session of what is good of a damaged one, as a restore does. Durable on return.
 
         The damaged session stays as it is, and is cancelled should it ever be opened again. The new one asks before
         the like of what that did later runs again (`standing` of the answer), and about what may be in records that
