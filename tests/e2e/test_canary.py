@@ -69,7 +69,6 @@ WALKED = {
 WALKED |= {
     "checkpoint",
     "fork",
-    "drive",
     "settle",
     "pause",
     "rollback",
@@ -131,7 +130,7 @@ def commands(input_: str, *, stores: list[str]) -> Iterator[list[str]]:
         yield ["checkpoint", "s", "second", *on]
         yield ["fork", "s", "t", "--at", "first", *on]
         yield ["fork", "s", CANARY, *on]
-        yield ["drive", "s", "--into", "d", "--input", input_, *on]
+        yield ["replay", "s", "--drive", "--into", "d", "--input", input_, *on]
         yield ["settle", "s", "5", "done", "--result", f'"{CANARY}"', *on]
         yield ["pause", "s", "--reason", CANARY, *on]
         yield ["resume", "s", *on]

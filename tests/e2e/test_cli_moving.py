@@ -124,9 +124,55 @@ def test_a_replay_tells_the_first_difference(
 def test_a_session_is_driven_on_with_another_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("show", "q", "--json") == 0
     seq = document(capsys)["journal"][0]["seq"]
-    assert run("drive", "q", "--into", "f", "--result", f'{seq}="odd"', "--reason", "to see", "--json") == 0
+    assert run("replay", "q", "--drive", "--into", "f", "--result", f'{seq}="odd"', "--reason", "to see", "--json") == 0
     assert document(capsys)["result"] == 3
     assert run("state", "f", "--part", "notes") == 0
     assert "odd" in capsys.readouterr().out
-    assert run("drive", "q", "--into", "g", "--result", "x=1") == 2
-    assert run("drive", "q", "--into", "g", "--result", "1=1") == 68
+    assert run("replay", "q", "--drive", "--into", "g", "--result", "x=1") == 2
+    assert run("replay", "q", "--drive", "--into", "g", "--result", "1=1") == 68
+
+
+TALKER = """
+import perdure
+
+@perdure.action(effect="repeatable")
+def chat(messages, model="small"):
+    return f"{model}: {messages[-1]['content']}"
+
+def agent(s):
+    s.state["said"] = chat([{"role": "user", "content": s.input}])
+    s.save()
+    return s.state["said"]
+"""
+
+
+def test_replay_has_three_modes(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("talker.py").write_text(TALKER)
+    Path("better.py").write_text(TALKER.replace('"content": s.input', '"content": "please, " + s.input'))
+    assert run("run", "talker.py:agent", "--session", "t", "--input-text", "tides") == 0
+    assert run("replay", "t") == 0
+    assert run("replay", "t", "better.py:agent") == 76
+    capsys.readouterr()
+    assert run("replay", "t", "better.py:agent", "--dry-run") == 76
+    told = capsys.readouterr().out
+    assert "differs: chat: messages[0].content" in told
+    assert "now       'please, tides'" in told
+    assert "1 call answered from the log, 1 difference; nothing was done" in told
+    assert run("export", "t", "t.perdure") == 0
+    capsys.readouterr()
+    assert run("replay", "t.perdure", "talker.py:agent", "--store", "nowhere.db", "--dry-run", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["same"], document["keys"], document["steps"][0]["what"]) == (True, [], "call")
+    drive = ["replay", "t", "--drive", "--json", "--into"]
+    assert run(*drive, "a", "--argument", '3:messages[0].content="moons"') == 0
+    assert json.loads(capsys.readouterr().out)["result"] == "small: moons"
+    assert run(*drive, "b", "--argument", 'chat:model="large"') == 0
+    assert json.loads(capsys.readouterr().out)["result"] == "large: tides"
+    assert run(*drive, "c", "--argument", "3:prompt[0]=1") == 68
+    assert run(*drive, "c", "--argument", 'talk:model="large"') == 68
+    assert run(*drive, "c", "--argument", "chat=1") == 2
+    assert run(*drive, "c", "--argument", "chat:messages[0]=1") == 2
+    assert run("replay", "t", "--drive") == 2
+    assert run("replay", "t", "--into", "c") == 2
+    assert run(*drive, "c", "--dry-run") == 2
+    assert not Path("nowhere.db").exists()

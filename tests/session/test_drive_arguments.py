@@ -131,7 +131,6 @@ def test_an_original_that_is_in_the_middle_of_it_is_left_alone(store: AgentStore
 def test_what_makes_no_sense_is_told(store: AgentStore) -> None:
     second = seq_of(store, "moons")
     for arguments, told in (
-        ({second: {"prompt": "x"}}, "it has: messages, model"),
         ({"talk": {"model": "x"}}, "there are: chat, pay"),
         ({2: {"model": "x"}}, "no action on the branch"),
     ):
@@ -140,6 +139,8 @@ def test_what_makes_no_sense_is_told(store: AgentStore) -> None:
     with pytest.raises(UndecidedError, match="one or the other"):
         store.drive("a", into="b", result={second: "x"}, arguments={second: {"model": "x"}}, at=second)
     assert [info.id for info in store.sessions()] == ["a"]
+    outcome = store.drive("a", into="b", arguments={second: {"promt": "x"}})
+    assert (outcome.status, type(outcome.error)) == ("failed", TypeError)
 
 
 @perdure.steps

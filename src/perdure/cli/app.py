@@ -15,7 +15,6 @@ from perdure.cli import (
     converting,
     copying,
     deciding,
-    driving,
     failing,
     forgetting,
     keeping,
@@ -24,6 +23,7 @@ from perdure.cli import (
     looking,
     moving,
     options,
+    replaying,
     running,
     telling,
     verifying,
@@ -70,7 +70,6 @@ app.command(rich_help_panel=LOOK, context_settings=options.DASHED)(branching.dif
 app.command(rich_help_panel=DECIDE)(deciding.checkpoint)
 app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(deciding.rollback)
 app.command(rich_help_panel=DECIDE)(branching.fork)
-app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(driving.drive)
 app.command(rich_help_panel=DECIDE)(deciding.settle)
 app.command(rich_help_panel=DECIDE)(deciding.answer)
 app.command(rich_help_panel=TELL)(telling.send)
@@ -91,7 +90,7 @@ app.command(rich_help_panel=KEEP)(keys.rekey)
 app.command(rich_help_panel=KEEP)(watching.metrics)
 app.command(rich_help_panel=KEEP)(watching.alerts)
 app.command(rich_help_panel=CHECK, cls=verifying.Verify)(verifying.verify)
-app.command(rich_help_panel=CHECK)(checking.replay)
+app.command(rich_help_panel=CHECK, context_settings=options.DASHED)(replaying.replay)
 app.command(
     rich_help_panel=CHECK,
     add_help_option=False,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perdure.runtime.listed import SessionInfo
     from perdure.runtime.migrating import Migration
     from perdure.runtime.outcome import Outcome, Question
+    from perdure.runtime.rehearsal import Rehearsal
     from perdure.runtime.replay import Replay
     from perdure.session.restored import Restored
 
@@ -191,6 +192,12 @@ def read(found: Read) -> dict[str, Any]:
 def replay(found: Replay) -> dict[str, Any]:
     """How a replay went."""
     return asdict(found) | {"same": found.same}
+
+
+def rehearsal(found: Rehearsal) -> dict[str, Any]:
+    """How a dry run went."""
+    told = asdict(found.replay) | {"same": bool(found), "steps": [asdict(step) for step in found.steps]}
+    return told | {"modules": list(found.modules), "keys": list(found.keys)}
 
 
 def outcome(found: Outcome, session: str, place: Place) -> dict[str, Any]:

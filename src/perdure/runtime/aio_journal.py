@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from perdure.ops.journal.mirroring import Mirroring
     from perdure.runtime.outcome import Outcome
+    from perdure.runtime.rehearsal import Rehearsal
     from perdure.runtime.replay import Replay
     from perdure.runtime.store import AgentStore
 
@@ -33,6 +34,10 @@ class AsyncJournal:
     async def replay(self, session: str, fn: Callable[[Any], Any] | None = None) -> Replay:
         """See `AgentStore.replay`."""
         return await in_thread(self._store.replay, session, fn)
+
+    async def rehearse(self, session: str, fn: Callable[[Any], Any] | str | None = None) -> Rehearsal:
+        """See `AgentStore.rehearse`."""
+        return await in_thread(self._store.rehearse, session, fn)
 
     async def drive(
         self,

@@ -176,7 +176,7 @@ def _answered(action: Action, value: Any, change: Change) -> Draft:
 
 def _run_again(action: Action, given: Mapping[str, Any], change: Change) -> Draft:
     """Its call runs, with these arguments, though the log says how it ended: that was in another session."""
-    return _settled(action, {"how": "not done", "value": None, "given": _encoded(action.name, action, given)}, change)
+    return _settled(action, {"how": "not done", "value": None, "given": _encoded(action.name, given)}, change)
 
 
 def _settled(action: Action, told: Body, change: Change) -> Draft:
@@ -185,17 +185,12 @@ def _settled(action: Action, told: Body, change: Change) -> Draft:
 
 
 def _given_to_all(session: str, whole: list[Entry], change: Change) -> dict[str, dict[str, bytes]]:
-    by_name = {action.name: action for action in Actions(whole).values()}
+    known = sorted({action.name for action in Actions(whole).values()})
     for name in change.of_all:
-        if name not in by_name:
-            known = ", ".join(sorted(by_name)) or "none"
-            raise UndecidedError(f"{session}: no action {name!r} was called; there are: {known}")
-    return {name: _encoded(name, by_name[name], given) for name, given in change.of_all.items()}
+        if name not in known:
+            raise UndecidedError(f"{session}: no action {name!r} was called; there are: {', '.join(known) or 'none'}")
+    return {name: _encoded(name, given) for name, given in change.of_all.items()}
 
 
-def _encoded(name: str, action: Action, given: Mapping[str, Any]) -> dict[str, bytes]:
-    for argument in given:
-        if argument not in action.args:
-            known = ", ".join(action.args) or "none"
-            raise UndecidedError(f"{name} was called without an argument {argument!r}; it has: {known}")
+def _encoded(name: str, given: Mapping[str, Any]) -> dict[str, bytes]:
     return {argument: values.encode(value, at=f"{argument} of {name}") for argument, value in given.items()}

@@ -29,7 +29,7 @@ Changes: TypeAlias = Mapping[str, Any] | Sequence[list[Any]]
 
 _NO_SCRIPT: Final = (
     "its code builds its state anew from the opening each time, so a changed one would not be seen; change the code, "
-    "or what a call was answered with (perdure drive)"
+    "or what a call was answered with (perdure replay --drive)"
 )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.ops.transfer import Moved, Sent
     from perdure.runtime.copying import Copied
     from perdure.runtime.outcome import Outcome
+    from perdure.runtime.rehearsal import Rehearsal
     from perdure.runtime.replay import Replay
     from perdure.session.keeping.lease import Keeper
     from perdure.stores.contract import Store as Backend
@@ -182,6 +183,18 @@ class Moving:
 
         with restore.offered(self.backend, check_session_id(session)):
             return replay(self.backend, session, fn)
+
+    def rehearse(self, session: str, fn: Callable[[Any], Any] | str | None = None) -> Rehearsal:
+        """A dry run: the code on recorded results, also other code and in a place that has none of its tools or keys.
+
+        Nothing is run for real and nothing is written. `fn` is the code, or what names it (`file.py:function`), so that
+        modules that are not installed here can be stood in for when it is imported; without it the recorded entry
+        point. It goes on where the code differs, and tells of all that it came to. Raises as `replay` does.
+        """
+        from perdure.runtime.rehearsal import rehearse
+
+        with restore.offered(self.backend, check_session_id(session)):
+            return rehearse(self.backend, session, fn)
 
     def drive(
         self,

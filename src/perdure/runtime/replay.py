@@ -21,6 +21,7 @@ from perdure.session.declare import agent_of, undos_of
 from perdure.session.keeping.opening import summary_of, told
 from perdure.session.keeping.reentry import Since, Start, open_there
 from perdure.session.keeping.snapshot import Reader, Snapshot, snapshot
+from perdure.session.rehearsing import AsyncRehearsing, Rehearsing
 from perdure.session.replaying import AsyncReplaying, Differs, Over, Replayed, Replaying
 from perdure.state import keyframe
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Entry
     from perdure.log.summary import Summary
+    from perdure.session.rehearsing import Step
     from perdure.stores.contract import Head, Store
 
 Course: TypeAlias = "Generator[Any, Any, Replay]"
@@ -108,10 +110,13 @@ class _Recording:
         )
 
 
-def replay(store: Store, session: str, fn: Callable[[Any], Any] | None) -> Replay:
+def replay(
+    store: Store, session: str, fn: Callable[[Any], Any] | None, *, heard: Callable[[Step], None] | None = None
+) -> Replay:
     """Runs `fn` (None: the recorded entry point) against the session as it is at this moment.
 
-    A coroutine function runs in an event loop of its own. Raises `EntryError` for a handle, a function of another form,
+    With `heard` it is a rehearsal: it goes on where something differs, and tells of each thing that it comes to. A
+    coroutine function runs in an event loop of its own. Raises `EntryError` for a handle, a function of another form,
     or a coroutine function where a loop is running; `NoPointError` where all was dropped that could be compared;
     `SessionUnknownError`, `DamageError`.
     """
@@ -122,14 +127,21 @@ def replay(store: Store, session: str, fn: Callable[[Any], Any] | None) -> Repla
     fn = _function(session, summary, fn)
     recording = _Recording(reader, fn, head, summary, reader.entries(upto=head.seq))
     if entries.is_async(fn):
-        return runner.in_a_loop(_awaited(recording), instead="store.aio.replay(...)")
-    replaying = recording.over(Replaying)
+        return runner.in_a_loop(_awaited(recording, heard), instead="store.aio.replay(...)")
+    replaying = recording.over(Replaying) if heard is None else recording.over(Rehearsing)
+    _listen(replaying, heard)
     return runner.along(replaying, _course(replaying, recording))
 
 
-async def _awaited(recording: _Recording) -> Replay:
-    replaying = recording.over(AsyncReplaying)
+async def _awaited(recording: _Recording, heard: Callable[[Step], None] | None) -> Replay:
+    replaying = recording.over(AsyncReplaying) if heard is None else recording.over(AsyncRehearsing)
+    _listen(replaying, heard)
     return await runner.along_async(replaying, _course(replaying, recording))
+
+
+def _listen(replaying: Replayed, heard: Callable[[Step], None] | None) -> None:
+    if heard is not None and isinstance(replaying, Rehearsing | AsyncRehearsing):
+        replaying.listen(heard)
 
 
 def _course(replaying: Any, of: _Recording) -> Course:
