@@ -62,6 +62,7 @@ MOVE, KEEP, CHECK = "Move", "Keep house", "Check"
 app.command(rich_help_panel=RUN)(checking.demo)
 app.command(rich_help_panel=RUN)(running.run)
 app.command(rich_help_panel=RUN)(running.resume)
+app.command(rich_help_panel=RUN)(running.retry)
 app.command(rich_help_panel=LOOK)(looking.ls)
 app.command(rich_help_panel=LOOK)(looking.show)
 app.command(rich_help_panel=LOOK)(logs.log)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from perdure.cli import options, output, shape
-from perdure.cli.deciding import Reason, chosen_by
+from perdure.cli.deciding import Reason
 from perdure.cli.looking import tell_absent
 from perdure.cli.place import place
-from perdure.cli.text import as_point, one_line
+from perdure.cli.text import as_point, chosen_by, one_line
 from perdure.log.readable import json_of
 from perdure.recovery.difference import ABSENT
 from perdure.values import outward

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from perdure.cli import foreseeing, options, output
 from perdure.cli.place import place
 from perdure.cli.running import parsed
-from perdure.cli.text import as_point, choice
+from perdure.cli.text import as_point, choice, chosen_by
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
@@ -65,7 +64,7 @@ def rollback(
 ) -> None:
     """Go back to a restore point.
 
-    The session goes on from there when it is next run.
+    The session goes on from there when it is next run; one that runs goes back at its next action.
     """
     where, to = place(store), as_point(point)
     with where.open() as opened:
@@ -76,8 +75,11 @@ def rollback(
         foreseeing.confirm(found, f"Go back to #{found.to}?", yes=yes, as_json=as_json)
         done = opened.rollback(session, to, reason=reason, by=chosen_by(by), branch=branch, strategy=strategy)
     if as_json:
-        told = {"to": done.to, "undo": list(done.undo), "standing": list(done.standing)}
+        told = {"to": done.to, "undo": list(done.undo), "standing": list(done.standing), "asked": done.asked}
         output.document({"session": session, **told, "resume": where.command("resume", session)})
+        return
+    if done.asked:
+        output.say(f"{session} runs; it was asked, and goes back to #{done.to} at its next action, save or wait")
         return
     output.say(f"{session} is back at #{done.to}. To go on: {where.command('resume', session)}")
     if done.undo:
@@ -162,11 +164,6 @@ def _decided(told: dict[str, Any], go_on: str, *, as_json: bool, held: str = "")
         output.say(f"recorded. {held} runs it and goes on by itself")
     else:
         output.say(f"recorded. To go on: {go_on}")
-
-
-def chosen_by(name: str | None) -> str:
-    """Who decides: as given, else the user."""
-    return getpass.getuser() if name is None else name
 
 
 def _seqs(seqs: tuple[int, ...]) -> str:

@@ -9,9 +9,8 @@ import typer
 
 from perdure import limits
 from perdure.cli import options, output, shape
-from perdure.cli.deciding import chosen_by
 from perdure.cli.place import place
-from perdure.cli.text import age, bytes_of, one_line, seconds_of, size_of
+from perdure.cli.text import age, bytes_of, chosen_by, one_line, seconds_of, size_of
 from perdure.ops.erasure import Erased
 from perdure.ops.retention import Retention
 

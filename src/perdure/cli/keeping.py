@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli import options, output, shape
-from perdure.cli.deciding import chosen_by
 from perdure.cli.place import Place, place
-from perdure.cli.text import one_line
+from perdure.cli.text import chosen_by, one_line
 from perdure.errors import DamageError, HeldError
 from perdure.values import Secret
 from perdure.values.tokens import MASK

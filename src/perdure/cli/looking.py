@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch as LogBranch
     from perdure.log.choices import Choice
+    from perdure.log.interventions import Intervention
     from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
     from perdure.runtime.listed import SessionInfo
     from perdure.runtime.store import AgentStore
@@ -141,6 +142,8 @@ def show(
     _section("actions", [_action(a) for a in found.actions], actions, number)
     chosen = ("seq", "chosen", "back to", "strategy", "came to", "why")
     _section("chosen about failures", [_choice(c) for c in found.choices], chosen, number)
+    done = ("seq", "done", "to", "by", "why", "age")
+    _section("done by people", [_intervention(i) for i in found.interventions], done, number)
     _section("left standing by a rollback", [_action(a) for a in found.standing], actions, number)
     _section("children", [_child(c) for c in found.children], ("session", "status", "reason"), len(found.children))
     if len(found.branches) > 1:
@@ -219,6 +222,10 @@ def _branch(found: LogBranch) -> tuple[object, ...]:
     present = "present" if found.is_present else "left"
     why = one_line(found.why, chars_max=60)
     return found.number, found.name, found.first, found.tip, present, why, found.by, age(found.time_us)
+
+
+def _intervention(found: Intervention) -> tuple[object, ...]:
+    return found.seq, found.what, one_line(found.about, chars_max=40), found.by, one_line(found.why), age(found.time_us)
 
 
 def _choice(found: Choice) -> tuple[object, ...]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli import options, output, snapshots
-from perdure.cli.deciding import chosen_by
 from perdure.cli.place import Place, place
+from perdure.cli.text import chosen_by
 from perdure.log.readable import document
 from perdure.ops import snapshot_file
 from perdure.ops.portable import new_file

@@ -11,9 +11,9 @@ import typer
 
 import perdure
 from perdure.cli import options, output, running, shape
-from perdure.cli.deciding import Reason, chosen_by
+from perdure.cli.deciding import Reason
 from perdure.cli.place import Place, place
-from perdure.cli.text import as_point, one_line
+from perdure.cli.text import as_point, chosen_by, one_line
 from perdure.errors import UndecidedError
 from perdure.state.place import parsed as keys_of
 

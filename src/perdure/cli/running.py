@@ -14,7 +14,7 @@ import typer
 
 from perdure.cli import failing, foreseeing, options, output, shape
 from perdure.cli.place import Place, place
-from perdure.cli.text import decisions, one_line, visible, written
+from perdure.cli.text import as_point, chosen_by, decisions, one_line, visible, written
 from perdure.errors import DivergedError, EntryError, PerdureError
 from perdure.runtime.outcome import Outcome
 from perdure.session.keeping.opening import NO_INPUT
@@ -117,6 +117,42 @@ def resume(
             show=progress,
             as_json=as_json,
             go=lambda: opened.resume(session, accept_change=accept_change, wait_s=wait, restore=restore),
+        )
+    end(outcome, session, where, as_json=as_json)
+
+
+def retry(
+    session: options.Session,
+    *,
+    strategy: Annotated[
+        str | None, typer.Option("--strategy", metavar="NAME", help="What the code is to try now: its s.strategy.")
+    ] = None,
+    at: Annotated[
+        str, typer.Option("--at", metavar="POINT", help="Where it goes back to, as for rollback: -1 is the newest.")
+    ] = "-1",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; recorded.")] = "",
+    by: options.By = None,
+    wait: options.Wait = 0.0,
+    accept_change: options.AcceptChange = False,
+    progress: options.Progress = None,
+    store: options.Store = None,
+    as_json: options.Json = False,
+) -> None:
+    """Take a session back to a point and run it on from there, with another strategy.
+
+    For one that failed, or that goes in circles. Ends as `run` does.
+    """
+    where = place(store)
+    told: dict[str, Any] = {"reason": reason, "by": chosen_by(by), "strategy": strategy, "at": as_point(at)}
+    with where.open() as opened:
+        if entry := opened.info(session).entry:
+            load(entry)
+        outcome = watched(
+            opened,
+            session,
+            show=progress,
+            as_json=as_json,
+            go=lambda: opened.retry(session, accept_change=accept_change, wait_s=wait, **told),
         )
     end(outcome, session, where, as_json=as_json)
 

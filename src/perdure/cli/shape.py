@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch
     from perdure.log.choices import Choice
+    from perdure.log.interventions import Intervention
     from perdure.ops.alerts.watcher import Alert
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erasure
@@ -60,6 +61,7 @@ def detail(found: Detail, place: Place) -> dict[str, Any]:
         "children": [{"session": c.id, "status": c.status, "reason": c.reason} for c in found.children],
         "branches": [branch(b) for b in found.branches],
         "choices": [choice(c) for c in found.choices],
+        "interventions": [intervention(i) for i in found.interventions],
         "spent": found.spent,
         "origin": None if found.origin is None else asdict(found.origin),
     }
@@ -84,6 +86,12 @@ def choice(found: Choice) -> dict[str, Any]:
         "failures": found.failures,
         "failure": failure,
     }
+
+
+def intervention(found: Intervention) -> dict[str, Any]:
+    """What somebody did to a session."""
+    plain = {name: value for name, value in asdict(found).items() if name != "time_us"}
+    return {**plain, "time": moment(found.time_us)}
 
 
 def point(found: PointDetail) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli import options, output
-from perdure.cli.deciding import Reason, chosen_by
+from perdure.cli.deciding import Reason
 from perdure.cli.place import place
 from perdure.cli.running import parsed
+from perdure.cli.text import chosen_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import getpass
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -114,3 +115,8 @@ def decisions(question: Question) -> list[tuple[tuple[str, ...], str]]:
     if question.choices is None:
         return [((seq, "TEXT"), "any text; --value JSON for anything else")]
     return [((seq, choice(value)), "") for value in question.choices]
+
+
+def chosen_by(name: str | None) -> str:
+    """Who decides: as given, else the user."""
+    return getpass.getuser() if name is None else name

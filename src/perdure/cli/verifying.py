@@ -10,9 +10,8 @@ import typer
 from typer.core import TyperCommand
 
 from perdure.cli import options, output, shape
-from perdure.cli.deciding import chosen_by
 from perdure.cli.place import place
-from perdure.cli.text import bytes_of, one_line
+from perdure.cli.text import bytes_of, chosen_by, one_line
 from perdure.errors import DamageError
 from perdure.recovery.verify import EVERYTHING, STRUCTURE, Part, Read, part
 from perdure.stores.ids import HOUSE

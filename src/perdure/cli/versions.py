@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from perdure.cli import options, output, running, shape
-from perdure.cli.deciding import chosen_by
 from perdure.cli.place import Place, place
-from perdure.cli.text import one_line
+from perdure.cli.text import chosen_by, one_line
 from perdure.errors import HeldError, MigrationError
 
 if TYPE_CHECKING:

@@ -126,6 +126,21 @@ class AsyncStore(AsyncWatching, AsyncJournal):
             fn, session, accept_change=accept_change, wait_s=wait_s, create=False, restore=restore
         )
 
+    async def retry(
+        self,
+        session: str,
+        *,
+        strategy: Any = None,
+        at: int | str = -1,
+        reason: str = "",
+        by: str = "operator",
+        accept_change: bool = False,
+        wait_s: float = 0.0,
+    ) -> Outcome:
+        """See `AgentStore.retry`."""
+        told = {"strategy": strategy, "at": at, "reason": reason, "by": by}
+        return await in_thread(self._store.retry, session, accept_change=accept_change, wait_s=wait_s, **told)
+
     def session(
         self,
         session: str,

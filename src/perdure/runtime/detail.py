@@ -13,6 +13,7 @@ from perdure.log import origin, points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import Absence, absent, branch, is_inspection, is_reentry, is_restore_point
 from perdure.log.choices import Choice, Course
+from perdure.log.interventions import Intervention, interventions
 from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
@@ -86,7 +87,8 @@ class Detail:
     """Points and actions are those of one branch, oldest first; `standing` are effects on branches left.
 
     `children` are the sessions that it started, in order of their ids; `inspections` are of all branches, and so are
-    `choices`, what its failure policy chose, and `spent`, what its actions cost, by unit.
+    `choices`, what its failure policy chose, `interventions`, what people did, and `spent`, what its actions cost, by
+    unit.
     """
 
     info: SessionInfo
@@ -101,6 +103,7 @@ class Detail:
     children: tuple[SessionInfo, ...] = ()
     inspections: tuple[InspectionDetail, ...] = ()
     choices: tuple[Choice, ...] = ()
+    interventions: tuple[Intervention, ...] = ()
     spent: dict[str, float] = field(default_factory=dict)
 
 
@@ -135,6 +138,7 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
             InspectionDetail(e.seq, e["reason"] or "", absent(e), e.time_us) for e in entries if is_inspection(e)
         ),
         choices=tuple(course.choices),
+        interventions=tuple(interventions(entries)),
         spent=dict(course.spent),
     )
 

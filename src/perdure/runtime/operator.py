@@ -1,7 +1,8 @@
-"""What a person does to a session that nobody runs: gives a restore point a name, goes back to one.
+"""What a person does to a session: gives a restore point a name, goes back to one.
 
-No code of the agent runs here. A name is a record of its own; a rollback is the core's, in one commit with the status
-that makes the session ready to go on. Undos that it owes are run by the process that opens the session next.
+Whoever runs the session is asked to go back; else no code of the agent runs here. A name is a record of its own; a
+rollback is the core's, in one commit with the status that makes the session ready to go on. Undos that it owes are run
+by the process that opens the session next.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import limits, values
 from perdure.errors import (
+    HeldError,
     NoPointError,
     RefusedError,
     Suspended,
@@ -22,6 +24,7 @@ from perdure.log.action import Actions
 from perdure.log.branch import is_restore_point
 from perdure.log.marks import name_mark
 from perdure.recovery.going_back import driven
+from perdure.runtime import sending
 from perdure.session.keeping.lease import new_owner
 from perdure.session.keeping.opening import Opened, append_one, find, opened_by, start
 from perdure.session.rules.children import CANCEL
@@ -36,11 +39,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """What a rollback did: the record it went back to, the actions whose undos are owed, the effects left standing."""
+    """What a rollback did: the record it went back to, the actions whose undos are owed, the effects left standing.
+
+    `asked`: somebody runs the session, was asked, and goes back at the next action, save or wait of the code.
+    """
 
     to: int
     undo: tuple[int, ...]
     standing: tuple[int, ...]
+    asked: bool = False
 
 
 def checkpoint(store: AgentStore, session: str, name: str, *, at: int | str = -1, by: str = "") -> int:
@@ -78,9 +85,31 @@ def rollback(
     """Goes back to a restore point; the session is paused there (a handle: idle) and goes on when it is next run.
 
     `to` is as in `log.points.find`; `strategy` is what `s.strategy` tells the code from there on. Durable on return.
-    Raises `NoPointError`, `HeldError`, and `UndecidedError` when something after the point is in doubt and must be
-    settled first.
+    Raises `NoPointError`, `RefusedError` for a handle that is open, and `UndecidedError` when something after the point
+    is in doubt and must be settled first.
     """
+    try:
+        return _go_back(store, session, to, reason=reason, by=by, branch=branch, strategy=strategy)
+    except HeldError:
+        return _ask_back(store, session, to, reason=reason, by=by, branch=branch, strategy=strategy)
+
+
+def _ask_back(
+    store: AgentStore, session: str, to: int | str, *, reason: str, by: str, branch: str | None, strategy: Any
+) -> Rollback:
+    if store.info(session).form == "handle":
+        raise RefusedError(
+            f"{session} is a handle that somebody has open: only its own code can go back. Stop it, then roll back"
+        )
+    target = points.find(list(store.log(session)), to).seq
+    back = {"to": 0 if to == 0 else target, "reason": reason, "strategy": strategy, "branch": branch}
+    sending.rollback(store, session, back, by=by)
+    return Rollback(target, (), (), asked=True)
+
+
+def _go_back(
+    store: AgentStore, session: str, to: int | str, *, reason: str, by: str, branch: str | None, strategy: Any
+) -> Rollback:
     with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
         return _rolled_back(opened_by(store.backend, lease), to, reason=reason, by=by, branch=branch, strategy=strategy)
 

@@ -45,6 +45,12 @@ def command(store: AgentStore, session: str, what: str, *, reason: str, by: str)
     deliver(store.keeper, session, owner=new_owner(), lease_s=limits.LEASE_S)
 
 
+def rollback(store: AgentStore, session: str, back: dict[str, Any], *, by: str) -> None:
+    """Asks a session that runs to go back; `back` tells where to and why (`session.rules.item`)."""
+    _check_not_over(store, session)
+    _send(store, session, Sent(items.ROLLBACK, values.encode(back, at="rollback"), by))
+
+
 def save(store: AgentStore, session: str, *, reason: str, by: str) -> bool:
     """Asks for a snapshot; False when nobody runs the session."""
     if not store.info(session).owner:

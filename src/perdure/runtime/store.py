@@ -25,7 +25,7 @@ from perdure.runtime.branching import Branching
 from perdure.runtime.keeping import Keeping
 from perdure.runtime.listed import SessionInfo, damaged
 from perdure.runtime.moving import Moving
-from perdure.runtime.outcome import Question
+from perdure.runtime.outcome import Outcome, Question
 from perdure.runtime.running import Running
 from perdure.runtime.snapshots import Snapshots
 from perdure.session.face import POINT_HIDDEN
@@ -317,7 +317,9 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
         branch: str | None = None,
         strategy: Any = None,
     ) -> operator.Rollback:
-        """Goes back to a restore point of a session that nobody runs (see `operator.rollback`). Durable on return.
+        """Goes back to a restore point (see `operator.rollback`). Durable on return.
+
+        Whoever runs the session is asked, and goes back at the next action, save or wait of its code.
 
         `branch` is a name for the branch that begins there, `strategy` what the code is told by `s.strategy`. The
         sessions that it started after that point are cancelled, those that run through their inbox; what they did
@@ -330,6 +332,28 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
             if not kin.is_over(self.backend, child):
                 self.cancel(child, reason="its parent was rolled back", by=session)
         return done
+
+    def retry(
+        self,
+        session: str,
+        *,
+        strategy: Any = None,
+        at: int | str = -1,
+        reason: str = "",
+        by: str = "operator",
+        accept_change: bool = False,
+        wait_s: float = 0.0,
+    ) -> Outcome:
+        """Takes a session back to a point, gives it a strategy to try (`s.strategy`), and runs it on from there.
+
+        `at` as for `rollback`: the newest restore point. Raises as `rollback` and `resume` do, and `HeldError` for a
+        session that runs: that is asked to go back by `rollback`.
+        """
+        self.entry_of(session)  # before anything is written
+        if owner := self.info(session).owner:
+            raise HeldError(f"{session} is being run by {owner}: ask it to go back, with rollback and a strategy")
+        self.rollback(session, at, reason=reason, by=by, strategy=strategy)
+        return self.resume(session, accept_change=accept_change, wait_s=wait_s)
 
     def _decidable(self, session: str) -> tuple[Actions, dict[int, Entry]]:
         read = list(self.log(session))

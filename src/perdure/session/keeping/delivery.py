@@ -32,15 +32,20 @@ def deliver(keeper: Keeper, session: str, *, owner: str, lease_s: float) -> None
         return
     with contextlib.suppress(HeldError), keeper.briefly(session, owner=owner, lease_s=lease_s) as lease:
         writer, reader, _ = take_up(store, session, epoch=lease.epoch)
-        sent = _waiting(store, session)
+        sent = [one for one in _waiting(store, session) if one.what != items.ROLLBACK or _is_over(writer)]
         drafts = [*_settled(sent, reader), *_drafts([one for one in sent if one.what != items.SETTLE], writer)]
         writer.commit(Commit(tuple(drafts), lambda _: None, items.numbers(sent)))
 
 
 def _waiting(store: Store, session: str) -> list[Sent]:
     found = [items.opened(item, session=session) for item in store.inbox(session)]
-    delivered = (items.ANSWER, items.SETTLE, items.DAMAGED, items.SAVE, *items.STATUS_OF)
+    delivered = (items.ANSWER, items.SETTLE, items.DAMAGED, items.SAVE, items.ROLLBACK, *items.STATUS_OF)
     return [sent for sent in found if sent.what in delivered]
+
+
+def _is_over(writer: Writer) -> bool:
+    """Whether nobody runs it any more, so that it goes back only when somebody says so now."""
+    return writer.summary.status in OVER
 
 
 def _settled(sent: list[Sent], reader: Reader) -> list[Draft]:
@@ -58,5 +63,5 @@ def _drafts(sent: list[Sent], writer: Writer) -> list[Draft]:
     told = [items.taken(one) for one in sent if one not in commands]
     answered = {one.asked for one in sent}
     waits = tuple(seq for seq in writer.summary.waits if seq not in answered)
-    over = writer.summary.status in OVER
+    over = _is_over(writer)
     return told + (list(map(items.taken, commands)) if over else items.obeyed(commands, waits=waits))

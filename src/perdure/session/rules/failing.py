@@ -169,8 +169,8 @@ class Failing:
         choice = replace(choice, failures=course.failures)
         note = Draft("note", choices.body(choice))
         if choice.do in (BACK, NEXT):
-            core.put_off(note)
-            yield from core.rollback(choice.to, reason=choice.reason, by=BY, strategy=choice.strategy)
+            told = (note,)
+            yield from core.rollback(choice.to, reason=choice.reason, by=BY, strategy=choice.strategy, told=told)
         elif choice.do == AGAIN:
             yield from core.commit(note, status("running"))
             if choice.wait_s:

@@ -5,7 +5,7 @@ It decides nothing about a single call: `core.py` does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.errors import DivergedError, RefusedError, Stopped, StoppedError, Suspended, SuspendedError
@@ -120,6 +120,20 @@ class Ground:
 
     def inspected(self, asked: Sent) -> Steps:
         """The records of a snapshot of the state as it is now, for people to look at; none if it cannot be taken."""
+        raise NotImplementedError
+
+    def rollback(
+        self,
+        to: str | int,
+        *,
+        reason: str,
+        by: str,
+        strategy: Any,
+        branch_name: str | None = None,
+        told: tuple[Draft, ...] = (),
+        taken: tuple[int, ...] = (),
+    ) -> Steps:
+        """Goes back, and leaves."""
         raise NotImplementedError
 
     def whole(self) -> Steps:

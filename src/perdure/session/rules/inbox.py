@@ -6,11 +6,12 @@ the inbox is kept.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from perdure import values
-from perdure.errors import Idle, InboxEmptyError, Stopped
+from perdure.errors import Idle, InboxEmptyError, NoPointError, Stopped
 from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.session.rules import item as items
@@ -22,6 +23,8 @@ from perdure.session.rules.status import status
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.session.rules.ground import Ground
+
+_log = logging.getLogger("perdure.inbox")
 
 
 class Inbox:
@@ -87,14 +90,34 @@ class Inbox:
             beside = yield from self._journal.inspected(saves[-1])
             yield from self._journal.commit(*beside, *map(items.taken, saves), taken=items.numbers(saves))
         commands = [sent for sent in found if sent.what in items.STATUS_OF]
+        backs = [sent for sent in found if sent.what == items.ROLLBACK]
+        if backs and not any(sent.what == items.CANCEL for sent in commands):
+            yield from self._go_back(backs)  # a pause is obeyed when the code is entered again
         if commands:
-            yield from self._obey(commands)
+            yield from self._obey([*backs, *commands])
         return left_s
 
     def _settle(self, decision: Sent) -> Steps:
         actions = Actions((yield from self._journal.whole()))
         draft = settling.taken(decision, actions, under_way=self._journal.under_way)
         yield from self._journal.commit(draft, taken=(decision.number,))
+
+    def _go_back(self, backs: list[Sent]) -> Steps:
+        """Obeys the last of them, and leaves. To a point that is gone by now nobody goes back."""
+        told, drafts, numbers = values.decode(backs[-1].value), tuple(map(items.taken, backs)), items.numbers(backs)
+        try:
+            yield from self._journal.rollback(
+                told["to"],
+                reason=told["reason"],
+                by=backs[-1].by,
+                strategy=told["strategy"],
+                branch_name=told["branch"],
+                told=drafts,
+                taken=numbers,
+            )
+        except NoPointError as gone:
+            _log.warning("%s: not rolled back, as was asked by %s: %s", told["to"], backs[-1].by, gone)
+            yield from self._journal.commit(*drafts, taken=numbers)
 
     def _obey(self, commands: list[Sent]) -> Steps:
         drafts = items.obeyed(commands, waits=self.waits)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.stores.contract import Item
 
 MESSAGE, ANSWER, PAUSE, CANCEL, SAVE, SETTLE = "message", "answer", "pause", "cancel", "save", "settle"
+ROLLBACK = "rollback"
 DAMAGED = "damaged"
 """What an item has become that is not what was sent: taken out with its bytes, so that it blocks nobody."""
 
@@ -37,7 +38,8 @@ _log = logging.getLogger("perdure.inbox")
 class Sent:
     """One item, opened.
 
-    `value` is encoded: the message, the answer, the decision, or the reason of a command. `key` is that of a message or
+    `value` is encoded: the message, the answer, the decision, the reason of a command, or of a rollback a dict with
+    `to`, `reason`, `strategy` and `branch`. `key` is that of a message or
     of the question; `asked` is the record that waits, of a question or an action. `number` is 0 until it is in the
     inbox.
     """
@@ -120,6 +122,6 @@ def strongest(commands: list[Sent]) -> Sent | None:
 
 def obeyed(commands: list[Sent], *, waits: tuple[int, ...]) -> list[Draft]:
     """The records that take these commands and do what they say. `waits` are the questions that stay open."""
-    decides = strongest(commands)
+    decides = strongest([sent for sent in commands if sent.what in STATUS_OF])
     done = [status(STATUS_OF[decides.what], reason=reason_of(decides), waits=waits)] if decides else []
     return [*map(taken, commands), *done]

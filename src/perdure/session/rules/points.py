@@ -311,8 +311,12 @@ class Core(Journal):
         strategy: Any,
         branch_name: str | None = None,
         as_recorded: bool = False,
+        told: tuple[Draft, ...] = (),
+        taken: tuple[int, ...] = (),
     ) -> Steps:
         """Records the rollback with the undos it owes. In a run it does not return; a handle enters again after it.
+
+        `told` are records of why, written before it; `taken` items of the inbox that go with them.
 
         Code that starts its entry again finds the state that was put there meanwhile; a person (`as_recorded`), and a
         handle that names a point, the one that was saved.
@@ -337,6 +341,7 @@ class Core(Journal):
         except Suspended as suspended:
             raise self.leave(suspended) from None
         yield from self.commit(
+            *told,
             rolled_back(
                 tip,
                 target,
@@ -347,16 +352,17 @@ class Core(Journal):
                 strategy=strategy,
                 name=branch_name,
             ),
-            *(() if as_recorded or (self.form == "handle" and to != 0) else self._replaced(tip, target)),
+            *(() if as_recorded or (self.form == "handle" and to != 0) else self._replaced(tip, target, behind=told)),
+            taken=taken,
         )
         self.left = True
         if self.form != "handle":
             raise self.leave(RolledBack())
 
-    def _replaced(self, tip: list[Entry], target: Entry) -> list[Draft]:
+    def _replaced(self, tip: list[Entry], target: Entry, *, behind: tuple[Draft, ...]) -> list[Draft]:
         """The states that were put in the place of the one at the re-entry point of the target, once more."""
         found = [entry for entry in tip if entry.kind in REPLACING and entry["at"] <= target.seq < entry.seq]
-        first = self.head + len(self._put_off) + 2  # behind what was put off, and the rollback
+        first = self.head + len(self._put_off) + len(behind) + 2  # behind what was put off, and the rollback
         now = {entry.seq: seq for seq, entry in enumerate(found, first)}
         return [Draft(e.kind, {**e.body, "parent": now.get(e["parent"], e["parent"])}) for e in found]
 

@@ -1,0 +1,63 @@
+"""What people and other processes did to a session: folded from its log, with who and why as they were recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import values
+from perdure.log import points
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from perdure.log.entry import Entry
+
+OWN: Final = frozenset({"", "agent"})
+"""Who rolled back when the code did it itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """One: `seq` is its record, `what` the command, `about` what it was done to; `by` and `why` as they were given."""
+
+    seq: int
+    what: str
+    about: str
+    by: str
+    why: str
+    time_us: int
+
+
+def interventions(entries: Iterable[Entry]) -> Iterator[Intervention]:
+    """All of a log, oldest first. What the agent's own code did is none, nor is what it received as a message."""
+    for entry in entries:
+        told = _told(entry)
+        if told is not None:
+            yield Intervention(entry.seq, *told, entry.time_us)
+
+
+def _told(entry: Entry) -> tuple[str, str, str, str] | None:
+    """What, about what, by whom, why."""
+    fold = _FOLDS.get(entry.kind)
+    return fold(entry.body) if fold is not None else None
+
+
+def _why(encoded: Any) -> str:
+    """The reason of a command; a decision or a place to go back to has its own record."""
+    told = values.decode(encoded)
+    return told if isinstance(told, str) else ""
+
+
+_FOLDS: Final[dict[str, Callable[[dict[str, Any]], tuple[str, str, str, str] | None]]] = {
+    "rolled_back": lambda b: ("rollback", f"to #{b['to']}", b["by"], b["reason"]) if b["by"] not in OWN else None,
+    "settled": lambda b: ("settle", f"#{b['started']}: {b['how']}", b["by"], b["why"]) if b["by"] else None,
+    "answered": lambda b: ("answer", f"#{b['asked']}", b["by"], ""),
+    "edited": lambda b: ("edit", f"the state at #{b['at']}", b["by"], b["reason"] or ""),
+    "received": lambda b: (b["what"], "", b["by"], _why(b["value"])) if b["what"] != "message" else None,
+    "note": lambda b: _named(b) if b.get("topic") == points.CHECKPOINT else None,
+}
+
+
+def _named(body: dict[str, Any]) -> tuple[str, str, str, str]:
+    return "checkpoint", f"#{body['of']} {body['name']}", body["by"], ""

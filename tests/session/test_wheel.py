@@ -1,0 +1,198 @@
+"""Taking the wheel: going back in a session that runs elsewhere, trying another way, and who did what."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import perdure
+from perdure import values
+from perdure.errors import HeldError, NoPointError, RefusedError
+from perdure.log.action import Actions
+from perdure.session.rules import item as items
+
+done: list[str] = []
+gate = threading.Event()
+reached = threading.Event()
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    done.clear()
+    gate.clear()
+    reached.clear()
+    yield
+    gate.set()
+
+
+@perdure.action(effect="repeatable")
+def look(what: str) -> str:
+    done.append(what)
+    if what == "wait":
+        reached.set()
+        assert gate.wait(20)
+    return what
+
+
+@perdure.agent
+def agent(s):
+    s.state["seen"] = []
+    s.checkpoint("start")
+    s.state["seen"].append(look(s.strategy or "first"))
+    if s.strategy is None:
+        s.state["seen"].append(look("wait"))
+    s.state["seen"].append(look("last"))
+    return s.state["seen"]
+
+
+@pytest.fixture
+def places(tmp_path):
+    """One store, opened twice: by who runs the session, and by who takes the wheel."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    with perdure.open(url) as one, perdure.open(url) as other:
+        yield one, other
+
+
+def back(session, *, to):
+    """What a person says who asks a session to go back."""
+    told = {"to": to, "reason": "late", "strategy": "late", "branch": None}
+    return items.content_of(items.Sent(items.ROLLBACK, values.encode(told), "alex"), session=session)
+
+
+class Running(threading.Thread):
+    def __init__(self, store):
+        super().__init__()
+        self.store, self.outcome = store, None
+        self.start()
+        assert reached.wait(20)
+
+    def run(self):
+        self.outcome = self.store.run(agent, "s")
+
+    def ended(self):
+        gate.set()
+        self.join(20)
+        return self.outcome
+
+
+def test_a_session_that_runs_goes_back_at_its_next_action_and_goes_on(places):
+    here, there = places
+    running = Running(here)
+    asked = there.rollback("s", "start", reason="wrong way", by="alex", strategy="other")
+    assert asked.asked
+    outcome = running.ended()
+    assert (outcome.status, outcome.result) == ("completed", ["other", "last"])
+    told = there.detail("s").interventions
+    assert [(i.what, i.by, i.why) for i in told] == [("rollback", "alex", ""), ("rollback", "alex", "wrong way")]
+    assert not there.backend.inbox("s")
+
+
+def test_what_was_asked_of_one_that_died_before_it_is_done_by_the_next(places, monkeypatch):
+    here, there = places
+    monkeypatch.setattr(gate, "wait", lambda _: exec("raise KeyboardInterrupt"))  # noqa: S102
+    with pytest.raises(KeyboardInterrupt):
+        here.run(agent, "s")
+    there.backend.send("s", back("s", to=0))
+    there.pause("s", by="sam")
+    assert len(there.backend.inbox("s")) == 1, "others that look at the inbox leave it there"
+    assert there.run(agent, "s").result == ["late", "last"]
+
+
+def test_a_point_that_is_not_there_is_refused_before_anything_is_asked(places):
+    here, there = places
+    running = Running(here)
+    with pytest.raises(NoPointError):
+        there.rollback("s", "nowhere")
+    assert not there.backend.inbox("s")
+    assert running.ended().status == "completed"
+
+
+def test_an_open_handle_is_not_taken_back_from_outside(places):
+    here, there = places
+    with here.session("h") as s:
+        s.state["x"] = 1
+        s.checkpoint("one")
+        with pytest.raises(RefusedError, match="only its own code"):
+            there.rollback("h", "one")
+
+
+def test_a_rollback_that_came_too_late_is_not_done_later(places):
+    here, there = places
+    running = Running(here)
+    gate.set()
+    running.join(20)
+    there.backend.send("s", back("s", to=0))
+    assert there.run(agent, "s").status == "completed"
+    there.rollback("s", "start", strategy="by hand")
+    assert there.run(agent, "s").result == ["by hand", "last"]
+
+
+def test_cancelled_and_asked_to_go_back_it_is_cancelled(places):
+    here, there = places
+    running = Running(here)
+    there.rollback("s", "start", strategy="other")
+    there.cancel("s", reason="enough", by="alex")
+    assert running.ended().status == "cancelled"
+    assert not there.backend.inbox("s")
+
+
+def test_effects_that_stand_are_not_repeated_by_it(places):
+    here, there = places
+    paid = []
+
+    def pay(amount):
+        paid.append(amount)
+        return amount
+
+    @perdure.agent
+    def payer(s):
+        s.checkpoint("start")
+        s.call(pay, 5)
+        if s.strategy is None:
+            look("wait")
+        look("then")
+        return "over"
+
+    def run():
+        return here.run(payer, "p")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert reached.wait(20)
+    there.rollback("p", "start", strategy="other", by="alex")
+    gate.set()
+    thread.join(20)
+    assert there.info("p").status == "waiting", "whether to pay once more is asked"
+    assert paid == [5]
+    assert [a.name for a in Actions(there.log("p")).values() if a.standing][:1] == ["pay"]
+
+
+# --- trying another way ----------------------------------------------------------------------------------------------
+
+
+@perdure.agent
+def picky(s):
+    s.checkpoint("start")
+    look(s.strategy or "plain")
+    if s.strategy != "right":
+        raise ValueError(f"{s.strategy} is no way")
+    return "there"
+
+
+def test_a_failed_session_is_tried_with_another_strategy(places):
+    here, there = places
+    assert here.run(picky, "s").status == "failed"
+    outcome = there.retry("s", strategy="right", reason="it is", by="alex")
+    assert (outcome.status, outcome.result) == ("completed", "there")
+    assert done == ["plain", "right"]
+    (told,) = there.detail("s").interventions
+    assert (told.what, told.by, told.why) == ("rollback", "alex", "it is")
+
+
+def test_a_session_that_runs_is_not_retried(places):
+    here, there = places
+    running = Running(here)
+    with pytest.raises(HeldError, match="ask it"):
+        there.retry("s", strategy="x")
+    assert running.ended().status == "completed"
