@@ -21,6 +21,7 @@ from perdure.errors import DamageError, RefusedError, StoreFailedError
 from perdure.ops import measures
 from perdure.ops.measures import MEASURES, OTHER
 from perdure.ops.overview import look_over
+from perdure.recovery import FailurePolicy, ProgressPolicy
 from perdure.runtime.store import AgentStore
 from perdure.stores import open_store
 from perdure.testing.broken import Passing
@@ -178,6 +179,57 @@ def test_a_rollback_a_failed_run_and_effects_left_standing_are_counted(url):
     assert value(text, "perdure_effects_standing_total") == 1
     assert value(text, "perdure_runs_total", status="failed") == 1
     assert value(text, "perdure_sessions", status="failed") == 1
+
+
+def test_what_actions_cost_what_failed_and_what_was_chosen_is_counted(url):
+    @perdure.action(effect="repeatable", cost=lambda reply: {"usd": 0.5, "tokens": len(reply)})
+    def ask() -> str:
+        return "seven!!"
+
+    @perdure.action(effect="repeatable")
+    def read() -> str:
+        raise ValueError("no")
+
+    @perdure.agent(failures=FailurePolicy(after=1, strategies=("fast", "slow")))
+    def agent(s: perdure.Session) -> str:
+        if s.strategy == "slow":
+            return s.call(ask)
+        return s.call(read)
+
+    with perdure.open(url) as store:
+        metrics = store.metrics(own=True)
+        assert store.run(agent, "a").status == "completed"
+        text = metrics.text()
+    action = "ask"
+    assert value(text, "perdure_cost_total", action=action, unit="usd") == 0.5
+    assert value(text, "perdure_cost_total", action=action, unit="tokens") == 7
+    found = scraped(text)
+    assert sum(count for (name, _), count in found.items() if name == "perdure_failures_total") == 1
+    assert value(text, "perdure_choices_total", do="next") == 1
+    assert value(text, "perdure_rollbacks_total", by="policy", strategy="slow") == 1
+
+
+def test_an_agent_that_goes_in_circles_is_counted(url):
+    @perdure.action(effect="repeatable")
+    def model(messages: list[str]) -> str:
+        del messages
+        return "look"
+
+    @perdure.action(effect="repeatable")
+    def look() -> str:
+        return "nothing"
+
+    @perdure.agent(progress=ProgressPolicy(repeat_count=3, reply_count=0))
+    def agent(s: perdure.Session) -> None:
+        for _ in range(3):
+            s.call(model, ["what next?"])
+            s.call(look)
+
+    with perdure.open(url) as store:
+        metrics = store.metrics(own=True)
+        before = value(metrics.text(), "perdure_judged_total", what="circling")
+        store.run(agent, "a")
+        assert before == 0 < value(metrics.text(), "perdure_judged_total", what="circling")
 
 
 class Failing(Passing):

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure import limits, values
 from perdure.errors import PerdureError
+from perdure.log.choices import TOPIC as CHOICE
 from perdure.ops.measures import MEASURES, OTHER
+from perdure.session.rules.failing import BY as POLICY
 from perdure.stores import observing
 
 if TYPE_CHECKING:
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
 CHILDREN_COUNT_MAX: Final = 10_000
 """Combinations of labels that are kept at hand; one more is looked up each time."""
 
-BOUNDED: Final = ("action", "error", "strategy")
+BY: Final = {"agent": "agent", POLICY: "policy"}
+"""Who rolled back, as a label; anybody else is a person."""
+
+BOUNDED: Final = ("action", "error", "strategy", "unit", "what", "kind", "do")
 """The labels that are names of the code."""
 
 
@@ -93,6 +98,8 @@ class Counting:
         self._of_kind: dict[str, Callable[[str, Entry], None]] = {
             "action_started": self._started.add,
             "action_finished": self._finished,
+            "status": self._status,
+            "note": self._note,
             "asked": lambda _session, _entry: plain["perdure_questions_total"].inc(),
             "answered": self._decided,
             "settled": self._decided,
@@ -124,18 +131,24 @@ class Counting:
 
     def _finished(self, session: str, entry: Entry) -> None:
         name = self._started.pop(session, entry.body["started"])
-        tokens, cost = entry.body.get("tokens"), entry.body.get("cost")
-        for direction, count in (tokens or {}).items():
-            self._families["perdure_tokens_total"].of(name, direction).inc(count)
-        if cost:
-            self._families["perdure_cost_total"].of(name).inc(cost)
+        for unit, spent in (entry.body.get("cost") or {}).items():
+            self._families["perdure_cost_total"].of(name, unit).inc(spent)
+        if entry.body["how"] == "error" and entry.body["final"] and (kind := entry.body["value"].get("kind")):
+            self._families["perdure_failures_total"].of(kind).inc()
+
+    def _status(self, _session: str, entry: Entry) -> None:
+        if entry.body["status"] == "failed" and not entry.body["around"] and (kind := entry.body.get("kind")):
+            self._families["perdure_failures_total"].of(kind).inc()
+
+    def _note(self, _session: str, entry: Entry) -> None:
+        if entry.body.get("topic") == CHOICE:
+            self._families["perdure_choices_total"].of(entry.body["do"]).inc()
 
     def _decided(self, _session: str, entry: Entry) -> None:
         self._families["perdure_decisions_total"].of(entry.kind).inc()
 
     def _rolled_back(self, _session: str, entry: Entry) -> None:
-        by = entry.body["by"]
-        by = by if by in ("agent", "policy") else "person"
+        by = BY.get(entry.body["by"], "person")
         self._families["perdure_rollbacks_total"].of(by, strategy_name(entry.body["strategy"])).inc()
         self._plain["perdure_effects_standing_total"].inc(len(entry.body["standing"]))
 

@@ -86,20 +86,19 @@ RUNS: Final = (
     ),
     Measure("perdure_action_errors_total", COUNTER, "Attempts that raised, by the error's class.", ("action", "error")),
     Measure("perdure_action_retries_total", COUNTER, "Attempts after the first.", ("action",)),
-    Measure("perdure_tokens_total", COUNTER, "Tokens that actions recorded: input, output.", ("action", "direction")),
-    Measure(
-        "perdure_cost_total", COUNTER, "What actions recorded as their cost, in the unit of the code.", ("action",)
-    ),
+    Measure("perdure_cost_total", COUNTER, "What actions recorded as their cost, by unit.", ("action", "unit")),
     Measure("perdure_questions_total", COUNTER, "Questions that were asked of people."),
     Measure("perdure_decisions_total", COUNTER, "Decisions of people: answered, settled, edited.", ("kind",)),
     Measure("perdure_rollbacks_total", COUNTER, "Rollbacks, by who chose them and by strategy.", ("by", "strategy")),
+    Measure("perdure_failures_total", COUNTER, "Failures under a failure policy, by kind.", ("kind",)),
+    Measure("perdure_choices_total", COUNTER, "What a failure policy chose to do about them.", ("do",)),
     Measure("perdure_effects_standing_total", COUNTER, "Effects that rollbacks left standing."),
     Measure(
         "perdure_judged_total",
         COUNTER,
-        "What policies found or decided, such as no progress.",
+        "What was found while reading along, such as going in circles.",
         ("what",),
-        begins=("no_progress",),
+        begins=("circling",),
     ),
 )
 """Of the code that runs."""

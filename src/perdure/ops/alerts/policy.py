@@ -33,8 +33,8 @@ class AlertPolicy:
     lost_leases_max: int | None = 0
     """Sessions that may be taken while they are open, in five minutes."""
 
-    no_progress_max: int | None = 0
-    """Verdicts of no progress in five minutes."""
+    circling_max: int | None = 0
+    """How often agents may be found to go in circles in five minutes."""
 
     free_bytes_min: int | None = GIB
     """Bytes that the disk must have left."""
@@ -106,10 +106,10 @@ class AlertPolicy:
             command="ls",
         )
         yield self._increase(
-            "PerdureNoProgress",
+            "PerdureCircling",
             "perdure_judged_total",
-            self.no_progress_max,
-            where={"what": "no_progress"},
+            self.circling_max,
+            where={"what": "circling"},
             says="Agents go in circles.",
             command="ls",
         )
