@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
+    from opentelemetry.trace import TracerProvider
     from prometheus_client import CollectorRegistry
 
     from perdure.ops.metrics import Metrics
@@ -66,6 +67,16 @@ class Watching:
 
         return Metrics(self, registry=registry, prefix=prefix, gauges=gauges, counts=counts, own=own)
 
+    def trace(self, provider: TracerProvider | None = None) -> Callable[[], None]:
+        """OpenTelemetry spans of runs, actions, saves and restores (`docs/tracing.md`), until the result is called.
+
+        Of this `provider`, without one of that of the process. Raises `RefusedError` where the extra `otel` is not
+        installed.
+        """
+        from perdure.ops.tracing import Tracing
+
+        return self.observe(Tracing(provider))
+
 
 class AsyncWatching:
     """The same for `AsyncStore`: nothing in it waits, so nothing of it is awaited."""
@@ -79,6 +90,10 @@ class AsyncWatching:
     def metrics(self, **options: Any) -> Metrics:
         """See `AgentStore.metrics`. Nothing is looked up until they are asked for."""
         return self._store.metrics(**options)
+
+    def trace(self, provider: TracerProvider | None = None) -> Callable[[], None]:
+        """See `AgentStore.trace`."""
+        return self._store.trace(provider)
 
 
 class Run:

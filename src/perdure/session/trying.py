@@ -58,6 +58,7 @@ class Trying:
                     max(action.attempts, self._failures + 1),
                     request.stack,
                     request.is_stream,
+                    calls.is_model_client(call.fn),
                 )
             )
 

@@ -139,7 +139,10 @@ class RunEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class AttemptBegan(Event):
-    """The function of an action is called next, in this thread or task. `stack`: what it is inside of, itself last."""
+    """The function of an action is called next, in this thread or task.
+
+    `stack` is what it is inside of, itself last; `is_model`: it is a function of a model client that is recognised.
+    """
 
     seq: int
     name: str
@@ -147,6 +150,7 @@ class AttemptBegan(Event):
     attempt: int
     stack: tuple[int, ...]
     is_stream: bool
+    is_model: bool = False
 
 
 @dataclass(frozen=True, slots=True)

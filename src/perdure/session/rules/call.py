@@ -132,9 +132,15 @@ def options_of(fn: Any) -> Options:
         return options_of(fn.func)
     if isinstance(found, Options):
         return found
+    return Options(effect="repeatable") if is_model_client(fn) else Options()
+
+
+def is_model_client(fn: Any) -> bool:
+    """Whether it is known, by where it comes from, that it asks a model and does nothing else."""
+    if isinstance(fn, functools.partial):
+        return is_model_client(fn.func)
     module = f"{getattr(fn, '__module__', None)}."
-    known = any(module.startswith(f"{client}.") for client in MODEL_CLIENTS)
-    return Options(effect="repeatable") if known else Options()
+    return any(module.startswith(f"{client}.") for client in MODEL_CLIENTS)
 
 
 def name_of(fn: Any) -> str:
