@@ -97,6 +97,21 @@ ERROR_BYTES: Final = 4096
 ERRORS_COUNT_MAX: Final = 64
 """So many different errors of one tool are told apart."""
 
+DIMENSIONS_MAX: Final = 4096
+"""Numbers of a vector."""
+
+SIMILAR_CHARS_MAX: Final = 20_000
+"""So much of a text is hashed into a vector."""
+
+NUMPY_COUNT: Final = 64
+"""From so many vectors on they are compared with numpy, where it is there."""
+
+EXPLORED_CHARS: Final = 300
+"""So much of the text of a way that was tried is kept."""
+
+EXPLORED_COUNT_MAX: Final = 4096
+"""So many of the newest ways that were tried are compared."""
+
 ERROR_CHARS: Final = 200
 """So much of the text of an error counts when two are compared."""
 

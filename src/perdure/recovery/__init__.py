@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perdure.log.choices import Choice
     from perdure.recovery.aware import circling
+    from perdure.recovery.exploring import Explored, aexplored, explored
     from perdure.recovery.failure_policy import FailurePolicy
     from perdure.recovery.hooks import Hooks, Scene
     from perdure.recovery.loops import Circling, ProgressPolicy
@@ -17,6 +18,7 @@ __all__ = [
     "Candidate",
     "Choice",
     "Circling",
+    "Explored",
     "Failed",
     "FailurePolicy",
     "Hooks",
@@ -25,8 +27,10 @@ __all__ = [
     "RestorePolicy",
     "Scene",
     "acompleted",
+    "aexplored",
     "circling",
     "completed",
+    "explored",
     "problems",
 ]
 
@@ -34,6 +38,7 @@ _LATE = {
     "Candidate": "perdure.session.rules.failing",
     "Choice": "perdure.log.choices",
     "Circling": "perdure.recovery.loops",
+    "Explored": "perdure.recovery.exploring",
     "Failed": "perdure.session.rules.failing",
     "FailurePolicy": "perdure.recovery.failure_policy",
     "Hooks": "perdure.recovery.hooks",
@@ -42,8 +47,10 @@ _LATE = {
     "RestorePolicy": "perdure.recovery.restore_policy",
     "Scene": "perdure.recovery.hooks",
     "acompleted": "perdure.recovery.messages",
+    "aexplored": "perdure.recovery.exploring",
     "circling": "perdure.recovery.aware",
     "completed": "perdure.recovery.messages",
+    "explored": "perdure.recovery.exploring",
     "problems": "perdure.recovery.messages",
 }
 """Where the names are: each is loaded by the first who uses it."""

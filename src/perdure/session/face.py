@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from perdure.session.rules.request import Attempt, Draft, Steps
     from perdure.session.rules.shared import Commons
     from perdure.stores.contract import Lease
+    from perdure.stores.observing import Observers
 
 
 _log = logging.getLogger("perdure.session")
@@ -190,6 +191,11 @@ class Face:
         """When nobody refers to it any more and nobody closed it, it is given back."""
         self._forgotten = weakref.finalize(self, _forgotten, self.id, self._pid, self._keeper, self._opened.lease)
         self._forgotten.atexit = False
+
+    @property
+    def observers(self) -> Observers | None:
+        """Those who look on at its store."""
+        return self._opened.reader.store.observers
 
     def watch_progress(self, progress: Any) -> None:
         """From now on, `progress.written` is given whatever is recorded, once it is durable."""

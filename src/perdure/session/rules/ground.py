@@ -74,6 +74,11 @@ class Ground:
         self._put_off.append(draft)
         return self.head + len(self._put_off)
 
+    def waiting(self, kind: str) -> list[tuple[int, Draft]]:
+        """The records of this kind that ride in the next commit, with their numbers."""
+        numbered = enumerate(self._put_off, self.head + 1)
+        return [(seq, draft) for seq, draft in numbered if draft.kind == kind]
+
     @property
     def stack(self) -> tuple[int, ...]:
         """The actions that the running code is inside of."""
