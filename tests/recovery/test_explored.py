@@ -158,7 +158,7 @@ def test_a_text_is_most_like_itself(text: str) -> None:
 
 
 def measured(folder: Path) -> tuple[float, float]:
-    """The share of different steps of one run that are taken for alike; that of steps, short of words, that are found."""
+    """The share of different steps of a run that are taken for alike; that of steps, short of words, that are found."""
     chance, by = random.Random(1), Hashing()
     false, found, pairs, steps = 0, 0, 0, 0
     for run in runs_of(folder):
