@@ -97,7 +97,7 @@ ERROR_BYTES: Final = 4096
 ERRORS_COUNT_MAX: Final = 64
 """So many different errors of one tool are told apart."""
 
-DIMENSIONS_MAX: Final = 4096
+DIMENSION_COUNT_MAX: Final = 4096
 """Numbers of a vector."""
 
 SIMILAR_CHARS_MAX: Final = 20_000

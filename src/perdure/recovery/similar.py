@@ -49,8 +49,8 @@ class Hashing:
     dimensions: int = 512
 
     def __post_init__(self) -> None:
-        if not 16 <= self.dimensions <= limits.DIMENSIONS_MAX:
-            raise RefusedError(f"dimensions={self.dimensions!r}: between 16 and {limits.DIMENSIONS_MAX}")
+        if not 16 <= self.dimensions <= limits.DIMENSION_COUNT_MAX:
+            raise RefusedError(f"dimensions={self.dimensions!r}: between 16 and {limits.DIMENSION_COUNT_MAX}")
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class Embedding:
 def packed(vector: Sequence[float]) -> bytes:
     """A vector with length 1, a byte for each number. Raises `RefusedError` for one of no length."""
     length = math.sqrt(math.fsum(number * number for number in vector))
-    if not vector or len(vector) > limits.DIMENSIONS_MAX or not math.isfinite(length):
+    if not vector or len(vector) > limits.DIMENSION_COUNT_MAX or not math.isfinite(length):
         raise RefusedError(
             f"a vector of {len(vector)} numbers and the length {length}: nothing can be compared with it"
         )
