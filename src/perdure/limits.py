@@ -203,6 +203,9 @@ JOURNAL_BACKUPS_COUNT_MAX: Final = 1000
 JOURNAL_READ_BYTES: Final = 1 << 20
 """So much of a mirror is read, or written, at once."""
 
+JOURNAL_EVERY_S: Final = 0.05
+"""A mirror is written at most so often; what is done in between is written together."""
+
 JOURNAL_BUSY_S: Final = 5.0
 """How long who writes to a mirror waits for other processes that do; then it tries again later."""
 

@@ -178,10 +178,10 @@ class Mirroring:
     def _wait(self) -> bool:
         """Waits until something is owed; False when it is closed."""
         with self._changed:
-            if self._error and not self._hurry:
-                self._changed.wait_for(lambda: self._closed or self._hurry, timeout=limits.JOURNAL_AGAIN_S)
-            self._hurry = False
+            pause_s = limits.JOURNAL_AGAIN_S if self._error else limits.JOURNAL_EVERY_S
+            self._changed.wait_for(lambda: self._closed or self._hurry, timeout=pause_s)
             self._changed.wait_for(lambda: self._owes() or self._closed)
+            self._hurry = False
             self._doing, self._owed = set(self._owed), {}
             return not self._closed
 
