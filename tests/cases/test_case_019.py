@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import perdure
 from perdure import faults
@@ -73,3 +76,43 @@ def test_it_outlives_a_copy_and_a_file(tmp_path: Path) -> None:
         assert tree(other) == before
         other.answer("q/run-0", "q", "yes")
         assert other.run(parent, "q").status == "waiting"
+
+
+def told_to_stop(store: perdure.AgentStore) -> None:
+    """Paused by hand, and gone on with."""
+    store.pause("q/run-0", reason="look at it", by="admin")
+    store.run(child, "q/run-0")
+
+
+def rolled_back(store: perdure.AgentStore) -> None:
+    """Back to its beginning, again and again."""
+    for turn in range(3):
+        store.rollback("q/run-0", "begun", reason=f"turn {turn}", by="admin", branch=f"turn {turn}")
+        store.run(child, "q/run-0", accept_change=True)
+
+
+def failed(store: perdure.AgentStore) -> None:
+    """Its run fails, and is requeued with the code as it was."""
+    assert store.run(lambda s: 1 / 0, "q/run-0").status == "failed"
+    store.run(child, "q/run-0", accept_change=True)
+
+
+def mirrored_elsewhere(store: perdure.AgentStore) -> None:
+    """A what-if of it is a session of its own, and takes nothing from it."""
+    store.drive("q/run-0", into="what-if", fn=child, at="begun")
+    assert "what-if" not in [info.id for info in store.sessions(parent="q")]
+
+
+@pytest.mark.parametrize("requeue", [told_to_stop, rolled_back, failed, mirrored_elsewhere])
+def test_the_tree_outlives_what_operators_do(requeue: Callable[[perdure.AgentStore], None], tmp_path: Path) -> None:
+    with perdure.open(str(tmp_path / "agents.db")) as store:
+        store.run(parent, "q", labels={"tenant": "a"})
+        before = tree(store)
+        requeue(store)
+        after = tree(store)
+        assert {session: after[session] for session in before} == before
+        assert [child.id for child in store.detail("q").children] == ["q/run-0"]
+        store.answer("q/run-0", "q", "yes")
+        assert store.run(parent, "q").status == "waiting"
+        store.answer("q/run-1", "q", "no")
+        assert store.run(parent, "q").result == ["yes", "no"]
