@@ -85,6 +85,12 @@ CYCLE_COUNT_MAX: Final = 20
 PROGRESS_COUNT: Final = 4096
 """So many of its newest calls a run is compared with, and so many on branches that were left."""
 
+STUCK_S: Final = 3600.0
+"""A session that runs and has written nothing for so long is told of by `doctor`."""
+
+GROWN_RECORDS: Final = 100_000
+"""A log with more records than this is told of by `doctor`."""
+
 PROGRESS_RECORDS: Final = 2000
 """So many of the newest records are read when a session whose progress is watched is opened."""
 

@@ -19,7 +19,9 @@ from perdure.errors import (
     UnfinishedError,
     WitnessError,
 )
+from perdure.ops.attention import attention
 from perdure.ops.collection import collected, sweep
+from perdure.ops.finding import ERROR, NOTE, SEVERITIES, WARNING, Finding
 from perdure.ops.rekey import left
 from perdure.ops.retention import EVERYTHING
 from perdure.recovery import restore
@@ -34,32 +36,13 @@ from perdure.stores.witness import WitnessedStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from perdure.log.summary import Summary
     from perdure.stores.contract import Head, Health, Store
-
-ERROR, WARNING, NOTE = "error", "warning", "note"
-SEVERITIES: Final = (ERROR, WARNING, NOTE)
-"""The gravest first: something is lost or refused; something may come to be; something could be tidier."""
 
 LOG_BYTES: Final = 64 << 20
 DISK_BYTES: Final = 256 << 20
 UNUSED_BYTES: Final = 1 << 20
 DAY_US: Final = 86_400 * 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was found: how bad it is, about which session ("" for the place itself), what it is.
-
-    `mend` are the words of the command after `perdure` that mends it, or () where only a person can; `mended` is
-    whether that was done now. `kind` is stable, in kebab case.
-    """
-
-    severity: str
-    kind: str
-    session: str
-    what: str
-    mend: tuple[str, ...] = ()
-    mended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +187,15 @@ def _state(store: Store, head: Head, *, deep: bool) -> Iterator[Finding]:
         if (not lease.owner or is_dead(lease.owner)) and not store.inbox(session):
             yield Finding(NOTE, "empty", session, "nothing was ever written to it", ("erase", session, "--yes"))
         return
-    ahead_us = _summary_time(head) - clock.now_us()
+    told = _summary(head)
+    ahead_us = told.updated_us - clock.now_us() if told is not None else 0
     if ahead_us > DAY_US:
         what = (
             f"it was written {ahead_us / DAY_US:.0f} days in the future: a clock is or was wrong, and ages mislead gc"
         )
         yield Finding(WARNING, "clock", session, what)
+    if told is not None:
+        yield from attention(store, told, lease, session=session, records=head.seq)
     if deep or lease.owner:
         yield from _circles(store, head)
 
@@ -223,11 +209,13 @@ def _circles(store: Store, head: Head) -> Iterator[Finding]:
         yield Finding(WARNING, "circling", head.session, what, ("show", head.session))
 
 
-def _summary_time(head: Head) -> int:
+def _summary(head: Head) -> Summary | None:
     try:
-        return summary_of(head, head.session).updated_us
+        return summary_of(head, head.session)
+    except UnfinishedError:
+        raise
     except DamageError:
-        return 0  # told by verify
+        return None  # told by verify
 
 
 # --- chunks -----------------------------------------------------------------------------------------------------------
