@@ -28,7 +28,7 @@ The entry once more; from an earlier point with the same strategy; from an earli
 ACTION, RUN, SESSION = "action", "run", "session"
 """What makes failures not be consecutive any more: that action succeeds; any does; only another strategy."""
 
-FATAL, TOOL_ERROR = "fatal", "tool_error"
+FATAL, TOOL_ERROR, NO_PROGRESS = "fatal", "tool_error", "no_progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,8 @@ class Course:
         if entry.body.get("topic") != TOPIC:
             return
         told = entry.body
+        if (found := told.get("found")) is not None:
+            self.failed(Failure(found["seq"], NO_PROGRESS, "", found["error"], entry.time_us))
         self.choices.append(
             Choice(
                 told["do"],
@@ -184,9 +186,10 @@ _FOLDS: Final = {
 }
 
 
-def body(choice: Choice) -> dict[str, Any]:
-    """A choice as it stands in its note."""
-    return {
+def body(choice: Choice, *, failure: Failure | None = None) -> dict[str, Any]:
+    """A choice as it stands in its note, with a failure that no record before tells of."""
+    found = {} if failure is None else {"found": {"seq": failure.seq, "error": failure.error}}
+    return found | {
         "topic": TOPIC,
         "do": choice.do,
         "to": choice.to,

@@ -144,8 +144,12 @@ class Progress:
     def __init__(self, policy: ProgressPolicy | None = None) -> None:
         self.policy = policy or ProgressPolicy()
         self.circling: Circling | None = None
+        self.pending: Circling | None = None
+        """What was found last, as long as nothing else was begun and nothing was chosen about it."""
         self._models = frozenset(MODELS) | frozenset(self.policy.models)
         self._begun: dict[int, _Begun] = {}
+        self._failed: dict[int, _Begun] = {}
+        """Those that ended with an error, which may be tried again under the same number."""
         self._asked = 0
         """How many replies of models there were."""
         self._done: deque[_Deed] = deque(maxlen=limits.PROGRESS_COUNT)
@@ -167,6 +171,14 @@ class Progress:
 
     def take(self, entry: Entry) -> Circling | None:
         """Takes in one more record. What it shows for the first time, or again as many times as the policy says."""
+        found = self._take(entry)
+        if found is not None:
+            self.pending = found if found.kind != "retread" else None  # who tries another way may begin the same
+        elif entry.kind in ("action_started", "status", "rolled_back", "note"):
+            self.pending = None
+        return found
+
+    def _take(self, entry: Entry) -> Circling | None:
         kind = entry.kind
         if kind == "action_started":
             self._begin(entry)
@@ -191,17 +203,25 @@ class Progress:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _begin(self, entry: Entry) -> None:
-        if entry["of"] is not None or entry["parent"] is not None or entry["name"] in self.policy.ignore:
+        if entry["of"] is not None:
+            if (again := self._failed.pop(entry["of"], None)) is not None:
+                self._begun[again.seq] = again
+            return
+        if entry["parent"] is not None or entry["name"] in self.policy.ignore:
             return
         name, args = entry["name"], entry["args"]
         is_model = name in self._models or any(each in args for each in HISTORY)
         self._begun[entry.seq] = _Begun(name, entry["fingerprint"], entry.seq, is_model, args if is_model else {})
 
     def _end(self, entry: Entry) -> Circling | None:
-        begun = self._begun.get(entry["started"])
-        if begun is None or not entry.body.get("final", True):
-            return None
+        begun, how = self._begun.get(entry["started"]), entry["how"]
+        if begun is None or how == "not done" or not entry.body.get("final", True):
+            return None  # it runs (again)
         del self._begun[begun.seq]
+        if how == "error":
+            self._failed[begun.seq] = begun
+            while len(self._failed) > limits.ERRORS_COUNT_MAX:
+                del self._failed[next(iter(self._failed))]
         if begun.is_model:
             return self._reply(begun, entry)
         return self._deed(begun, entry)

@@ -201,6 +201,7 @@ class Face:
         """From now on, `progress.written` is given whatever is recorded, once it is durable."""
         self.progress = progress
         self._core.on_written = progress.written
+        self._core.failing.progress = progress
 
     # --- by hand ------------------------------------------------------------------------------------------------------
 

@@ -109,6 +109,8 @@ class Journal(Doubts):
         self.go_on()
         if live is not None:
             yield from self.failing.after_call(outcome, live)
+        if self.failing.progress is not None:
+            yield from self.failing.check_progress()
         return self.hand_out(call, outcome, live)
 
     def carry_out(self, call: Call, action: Action | None, *, block: object = None) -> Steps:
@@ -150,6 +152,8 @@ class Journal(Doubts):
             yield from self._cut_again(call, action, after_us=after_us, block=block)
         if outcome is None or not outcome.final:
             yield from self.failing.check_budget()
+            if self.failing.progress is not None and block is None:
+                yield from self.failing.check_progress()
             action, outcome = (yield from self.start(call, action)), None
             self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
         return action, outcome

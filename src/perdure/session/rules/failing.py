@@ -5,6 +5,7 @@ It knows how a choice is carried out, and not how it is made: that is the policy
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +13,7 @@ from perdure.errors import BudgetError, RolledBack, Stopped
 from perdure.log import choices, points
 from perdure.log.action import Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point
-from perdure.log.choices import AGAIN, BACK, GIVE_UP, NEXT, Choice, Course
+from perdure.log.choices import AGAIN, BACK, GIVE_UP, NEXT, Choice, Course, Failure
 from perdure.session.rules.request import AwaitTime, Draft, Steps
 from perdure.session.rules.status import status
 
@@ -86,12 +87,29 @@ class Policy(Protocol):
         """What is to be done."""
 
 
+class Found(Protocol):
+    """What shows that a run goes in circles: in words, and its newest record."""
+
+    @property
+    def last(self) -> int:
+        """The record of the newest call that counts."""
+
+
+class Reading(Protocol):
+    """Who reads along whether the run gets on."""
+
+    @property
+    def pending(self) -> Found | None:
+        """What was found and not acted upon yet: a fold over the log."""
+
+
 class Failing:
     """The failures of one open session. Without a policy nothing is done about them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self.policy: Policy | None = None
+        self.progress: Reading | None = None
         self._course = Course()
         self._tail: list[Entry] = []
 
@@ -133,6 +151,17 @@ class Failing:
         if course.is_open and course.failures >= self.policy.after:
             yield from self._follow((yield from self._chosen()), live)
 
+    def check_progress(self) -> Steps:
+        """The run goes in circles: a failure, and what the code got last it does not get to see."""
+        found = self.progress.pending if self.progress and self.policy and not self._core.stack else None
+        if found is None or self._core.leaving is not None:
+            return
+        course, entries = (yield from self.course()), (yield from self._core.whole())
+        failure = Failure(found.last, choices.NO_PROGRESS, "", f"it goes in circles: {found}", entries[-1].time_us)
+        asked = deepcopy(course)
+        asked.failed(failure)
+        yield from self._follow((yield from self._chosen(asked)), None, failure=failure)
+
     def judge(self, error: BaseException | None) -> Steps:
         """An error ended the run, and that is recorded; or (None) the code is about to be entered.
 
@@ -150,24 +179,25 @@ class Failing:
 
     def _at_entry(self) -> Steps:
         """Whoever had the session before was killed before he could choose."""
+        yield from self.check_progress()
         if self.policy is None or not _ends_failed(self._tail):
             return
         course = yield from self.course()
         if course.is_open and course.failures >= self.policy.after:
             yield from self._follow((yield from self._chosen()), None)
 
-    def _chosen(self) -> Steps:
-        policy, course = self.policy, (yield from self.course())
+    def _chosen(self, course: Course | None = None) -> Steps:
+        policy, course = self.policy, course or (yield from self.course())
         assert policy is not None  # noqa: S101 - asked only with one
         entries = yield from self._core.whole()
         strategy = self.strategy(course.strategies[-1] if course.strategies else None)
         now_us = entries[-1].time_us
         return policy.choose(Failed(self._core.form, strategy, course, tuple(candidates(entries)), now_us))
 
-    def _follow(self, choice: Choice, error: BaseException | None) -> Steps:
+    def _follow(self, choice: Choice, error: BaseException | None, *, failure: Failure | None = None) -> Steps:
         core, course = self._core, (yield from self.course())
-        choice = replace(choice, failures=course.failures)
-        note = Draft("note", choices.body(choice))
+        choice = replace(choice, failures=course.failures + (failure is not None))
+        note = Draft("note", choices.body(choice, failure=failure))
         if choice.do in (BACK, NEXT):
             told = (note,)
             yield from core.rollback(choice.to, reason=choice.reason, by=BY, strategy=choice.strategy, told=told)
