@@ -1,56 +1,58 @@
-"""Case 39: calls that are open at the kill, first, in the middle or last, one of three or all; each is repaired."""
+"""Case 39: a history is repaired after a crash, but not where its open call is the very last message.
+
+That is where a kill usually leaves it, and the model API then refuses the whole conversation.
+
+Right: an open call is answered at the first, the middle and the last position, one and three in a message, in every
+provider's shape; and an agent that is killed in the middle of its tools goes on with a history that is accepted.
+"""
 
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import perdure
-from perdure.testing.lives import forked
-
-CALLS = 3
-OPEN = [set(some) for n in (1, 3) for some in itertools.combinations(range(CALLS), n)]
-
-
-def message(s: perdure.Session, folder: Path, *, dying: set[int]) -> list[str]:
-    """Makes the calls of one message of a model; those that die take the process with them once all have begun."""
-
-    def tool(n: int) -> str:
-        with (folder / f"ran {n}").open("a") as file:
-            file.write("x")
-        if n in dying:
-            (folder / f"dying {n}").touch()
-            while len(list(folder.glob("dying *"))) < len(dying) or any(
-                not (folder / f"ended {other}").exists() for other in set(range(CALLS)) - dying
-            ):
-                os.sched_yield()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return f"tool {n}"
-
-    s.state["messages"] = [{"role": "assistant", "tool_calls": [*range(CALLS)]}]
-    with s.parallel() as p:
-        promises = [p.action(tool, effect="repeatable", name="tool")(n) for n in range(CALLS)]
-        for n in set(range(CALLS)) - dying:
-            promises[n].result()
-            (folder / f"ended {n}").touch()
-    s.state["messages"] += [{"role": "tool", "id": n, "content": promises[n].result()} for n in range(CALLS)]
-    return [part["content"] for part in s.state["messages"][1:]]
+from perdure.recovery import completed, problems
+from tests.recovery import strict
+from tests.recovery.conversations import WRITE
 
 
-def run(folder: Path, *, dying: set[int]) -> Any:
-    with perdure.open(str(folder / "agents.db")) as store:
-        return store.run(lambda s: message(s, folder, dying=dying), "s").result
+def conversation(calls: int, answered: tuple[int, ...], position: int) -> list[Any]:
+    events: list[Any] = [("user", "begin")]
+    for number in range(3):
+        ids = [(f"t{number}-{n}", "search") for n in range(calls)]
+        given = answered if number == position else range(calls)
+        events += [("model", "", ids), ("results", [(*ids[n], f"result {n}") for n in given], "")]
+    return events
 
 
-@pytest.mark.parametrize("dying", OPEN, ids=str)
-def test_an_open_call_is_made_good_wherever_it_stands(tmp_path: Path, dying: set[int]) -> None:
-    _, status = forked(lambda: bytes(run(tmp_path, dying=dying) is None))
-    assert os.WTERMSIG(status) == signal.SIGKILL
-    assert run(tmp_path, dying=set()) == [f"tool {n}" for n in range(CALLS)]
-    ran = {n: len((tmp_path / f"ran {n}").read_text()) for n in range(CALLS)}
-    assert ran == {n: 2 if n in dying else 1 for n in range(CALLS)}
+@pytest.mark.parametrize("shape", sorted(WRITE))
+@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize("calls", [1, 3])
+def test_an_open_call_is_answered_wherever_it_is(shape: str, position: int, calls: int) -> None:
+    for count in range(calls):
+        for answered in itertools.combinations(range(calls), count):
+            messages = WRITE[shape](conversation(calls, answered, position))
+            assert len([each for each in problems(messages) if each.rule == "open"]) == calls - count
+            strict.CHECKS[shape](completed(messages))
+
+
+def test_an_agent_that_was_killed_between_a_reply_and_its_tools_goes_on(tmp_path: Path) -> None:
+    store = perdure.open(tmp_path / "agents.db")
+    reply = WRITE["openai"]([("user", "u"), ("model", "", [("c1", "search"), ("c2", "send"), ("c3", "read")])])
+
+    def killed() -> None:
+        with store.session("chat") as s:
+            s.state["messages"] = reply
+            s.save()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        killed()
+    with store.session("chat") as s:
+        assert not strict.accepts("openai", s.state["messages"])
+        s.state["messages"] = completed(s.state["messages"], session=s)
+    strict.openai(store.state_at("chat")["messages"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import perdure
@@ -96,3 +97,15 @@ def test_without_a_failure_policy_it_goes_on() -> None:
         return 5
 
     assert store.run(perdure.agent(progress=PROGRESS)(agent), "one").result == 5
+
+
+def test_in_an_event_loop_it_is_the_same() -> None:
+    async def agent(s: perdure.AsyncSession) -> list[Any]:
+        messages = [s.strategy]
+        while (found := await s.call(act, await s.call(chat, messages=messages))) == "nothing there":
+            messages.append(found)
+        return [messages[0], found]
+
+    store = perdure.open("memory:")
+    declared = perdure.agent(progress=PROGRESS, failures=WAYS)(agent)
+    assert asyncio.run(store.arun(declared, "one")).result == ["ask", "found"]
