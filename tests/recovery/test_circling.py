@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.cli import main
 from perdure.errors import RefusedError
 from perdure.recovery import Circling, ProgressPolicy, circling
 from perdure.recovery.loops import Progress
@@ -139,3 +140,18 @@ def test_the_doctor_names_sessions_that_run_in_circles(tmp_path: Path) -> None:
         (found,) = [each for each in store.doctor().findings if each.kind == "circling"]
         assert (found.session, found.severity, found.mend) == ("chat", "warning", ("show", "chat"))
     assert [each for each in store.doctor(deep=True).findings if each.kind == "circling"] == []
+
+
+def test_show_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = str(tmp_path / "agents.db")
+    store = perdure.open(place)
+    with store.session("chat") as s:
+        for _ in range(5):
+            s.call(chat, messages=[])
+            s.call(shell, "here")
+        s.save()
+        assert store.detail("chat").circling == "the same call with the same result: shell, 5 times"
+        with pytest.raises(SystemExit):
+            main(["show", "chat", "--store", place])
+    assert "it goes in circles: the same call with the same result: shell, 5 times" in capsys.readouterr().out
+    assert store.detail("chat").circling == ""

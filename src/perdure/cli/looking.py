@@ -132,6 +132,8 @@ def show(
         output.document(shape.detail(found, where))
         return
     _header(found)
+    if found.circling:
+        output.say(f"it goes in circles: {found.circling}")
     _section("restore points", [_point(p) for p in found.points], ("seq", "name", "reason", "", "age"), number)
     inspections = [_inspection(p) for p in found.inspections]
     _section("for inspection only", inspections, ("seq", "reason", "absent", "age"), number)

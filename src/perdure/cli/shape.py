@@ -63,6 +63,7 @@ def detail(found: Detail, place: Place) -> dict[str, Any]:
         "choices": [choice(c) for c in found.choices],
         "interventions": [intervention(i) for i in found.interventions],
         "spent": found.spent,
+        "circling": found.circling or None,
         "origin": None if found.origin is None else asdict(found.origin),
     }
 

@@ -14,6 +14,7 @@ from perdure.log.action import Action, Actions
 from perdure.log.branch import Absence, absent, branch, is_inspection, is_reentry, is_restore_point
 from perdure.log.choices import Choice, Course
 from perdure.log.interventions import Intervention, interventions
+from perdure.recovery.loops import circling
 from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Detail:
 
     `children` are the sessions that it started, in order of their ids; `inspections` are of all branches, and so are
     `choices`, what its failure policy chose, `interventions`, what people did, and `spent`, what its actions cost, by
-    unit.
+    unit. `circling` says in what circles the run goes at the end of its log, by the default policy; "" if it gets on.
     """
 
     info: SessionInfo
@@ -105,6 +106,7 @@ class Detail:
     choices: tuple[Choice, ...] = ()
     interventions: tuple[Intervention, ...] = ()
     spent: dict[str, float] = field(default_factory=dict)
+    circling: str = ""
 
 
 def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> Detail:
@@ -140,6 +142,7 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
         choices=tuple(course.choices),
         interventions=tuple(interventions(entries)),
         spent=dict(course.spent),
+        circling=str(circling(entries) or ""),
     )
 
 
