@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +157,15 @@ def test_show_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
             main(["show", "chat", "--store", place])
     assert "it goes in circles: the same call with the same result: shell, 5 times" in capsys.readouterr().out
     assert store.detail("chat").circling == ""
+
+
+def test_old_damage_is_no_reason_not_to_open_a_session_that_is_watched(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+    for _ in range(2):
+        with perdure.open(path) as store, store.session("chat", progress=ProgressPolicy()) as s:
+            turn(s)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE records SET body = zeroblob(40) WHERE key & 0xffffffff = 3")
+        db.commit()
+    with perdure.open(path) as store, store.session("chat", progress=ProgressPolicy()) as s:
+        assert turn(s) is None

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from perdure import limits
-from perdure.errors import RefusedError
+from perdure.errors import DamageError, RefusedError
 from perdure.recovery.loops import Circling, Progress, ProgressPolicy
 from perdure.stores.observing import Judged
 
@@ -29,8 +29,7 @@ class Watched(Progress):
     def __init__(self, opened: Opened, policy: ProgressPolicy) -> None:
         super().__init__(policy)
         self._session, self._store = opened.reader.session, opened.reader.store
-        after = max(0, opened.writer.head - limits.PROGRESS_RECORDS)
-        self.fold(opened.reader.entries(after=after, upto=opened.writer.head))
+        self.fold(_newest(opened))
 
     def written(self, entries: Iterable[Entry]) -> None:
         """These records are durable now."""
@@ -43,6 +42,17 @@ class Watched(Progress):
             details = {"kind": found.kind, "count": found.count, "names": list(found.names)}
             told = details | {"first": found.first, "last": found.last}
             self._store.observers.tell(Judged(self._session, "circling", str(found), told))
+
+
+def _newest(opened: Opened) -> list[Entry]:
+    """The newest records. Damage among them is no reason not to open the session: what can be proved is read."""
+    reader, head = opened.reader, opened.writer.head
+    after = max(0, head - limits.PROGRESS_RECORDS)
+    try:
+        return reader.entries(after=after, upto=head)
+    except DamageError as error:
+        _log.warning("%s is read along without what is damaged: %s", reader.session, error)
+        return reader.sound(after=after, upto=head)
 
 
 def watch(face: Face, opened: Opened, policy: ProgressPolicy | None) -> None:
