@@ -157,8 +157,11 @@ def test_a_person_gives_it_another_strategy(store):
         return build(s.strategy)
 
     assert store.run(agent, "s").status == "failed"
+    assert store.detail("s").interventions == (), "what a policy does nobody did"
     store.rollback("s", "start", strategy="THIRD", by="alex")
     assert store.run(agent, "s").result == "built"
+    assert [c.outcome for c in store.detail("s").choices] == ["failed"]
+    assert [i.by for i in store.detail("s").interventions] == ["alex"]
 
 
 # --- kinds -----------------------------------------------------------------------------------------------------------

@@ -245,7 +245,10 @@ def _next(found: Detail, where: Place) -> str | None:
     info = found.info
     if info.status in ("completed", "running") or info.form == "handle":
         return None
-    return f"{'then' if found.questions else 'to go on'}: {where.command('resume', info.id)}"
+    hint = f"{'then' if found.questions else 'to go on'}: {where.command('resume', info.id)}"
+    if info.status == "failed" and found.choices:
+        hint += f"\nanother way: {where.command('retry', info.id, '--strategy', 'NAME')}"
+    return hint
 
 
 def state(

@@ -302,8 +302,10 @@ def _failed(outcome: Outcome, session: str, where: Place) -> None:
     elif isinstance(outcome.error, PerdureError):
         output.warn(f"error: {outcome.error} ({outcome.error.code})\nOnce that is mended: {again}")
     else:
-        trace = failing.users_traceback(outcome.error) if outcome.error is not None else outcome.reason
-        output.warn(f"{trace}\n{session} failed; what was done is kept. Mend the cause, then: {again}")
+        error = outcome.error
+        trace = failing.users_traceback(error) if error is not None else ""
+        given_up = "" if outcome.reason == f"{type(error).__name__}: {error}" else f": {outcome.reason}"
+        output.warn(f"{trace}\n{session} failed{given_up}; what was done is kept. Mend the cause, then: {again}")
 
 
 _STATUS: Final = {

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 TOPIC: Final = "choice"
 """The topic of the note that tells of a choice."""
 
+BY: Final = "failure policy"
+"""Who is said to have rolled back."""
+
 AGAIN, BACK, NEXT, GIVE_UP = "again", "back", "next", "give up"
 """What can be done about a failure.
 
@@ -138,7 +141,7 @@ class Course:
 
     def end(self, entry: Entry) -> None:
         """A change of status: an error of the agent's own code, or the end."""
-        if entry["status"] == "completed" and self.choices:
+        if entry["status"] == "completed" and self.choices and not self.choices[-1].outcome:
             self.choices[-1] = replace(self.choices[-1], outcome="completed")
         if entry["status"] == "failed" and not entry["around"] and (kind := entry.body.get("kind")):
             self.failed(Failure(entry.seq, kind, "", entry["reason"], entry.time_us))

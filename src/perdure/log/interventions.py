@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
-from perdure.log import points
+from perdure.log import choices, points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from perdure.log.entry import Entry
 
-OWN: Final = frozenset({"", "agent"})
-"""Who rolled back when the code did it itself."""
+OWN: Final = frozenset({"", "agent", "restore", choices.BY})
+"""Who rolled back when no person did: the code, or what is done about damage and failures."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from perdure.errors import BudgetError, RolledBack, Stopped
 from perdure.log import choices, points
 from perdure.log.action import Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point
-from perdure.log.choices import AGAIN, BACK, GIVE_UP, NEXT, Choice, Course, Failure
+from perdure.log.choices import AGAIN, BACK, BY, GIVE_UP, NEXT, Choice, Course, Failure
 from perdure.session.rules.request import AwaitTime, Draft, Steps
 from perdure.session.rules.status import status
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from perdure.log.action import Outcome
     from perdure.log.entry import Entry
     from perdure.session.rules.points import Core
-
-BY = "failure policy"
-"""Who is said to have rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
