@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure import limits, values
 from perdure.errors import PerdureError
+from perdure.log.choices import BY as POLICY
 from perdure.log.choices import TOPIC as CHOICE
 from perdure.ops.measures import MEASURES, OTHER
-from perdure.session.rules.failing import BY as POLICY
 from perdure.stores import observing
 
 if TYPE_CHECKING:
