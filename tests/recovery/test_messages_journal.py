@@ -195,7 +195,7 @@ def lived(url: str, instant: int) -> int:
 
 def test_a_handle_killed_anywhere_has_a_history_that_a_provider_accepts(tmp_path: Path) -> None:
     met: Counter[int] = Counter()
-    for instant in itertools.count(1, 2):
+    for instant in itertools.count(1, 1 if os.environ.get("PERDURE_STORM") == "full" else 4):
         url = str(tmp_path / f"{instant}.db")
         if lived(url, instant) == 0:
             break
