@@ -163,6 +163,18 @@ def test_a_run_does_not_wait_for_a_mirror_that_hangs(tmp_path: Path, monkeypatch
         hangs.set()
 
 
+def test_a_mirror_of_a_newer_perdure_is_left_alone_and_the_run_goes_on(tmp_path: Path) -> None:
+    policy = small(tmp_path)
+    policy.file.write_text('{"v":2}\n')
+    with perdure.open(tmp_path / "agents.db", journal=policy) as store:
+        assert store.run(agent, "a", input=2).status == "completed"
+        assert store.mirror is not None
+        assert not store.mirror.flush()
+        assert "version 2" in store.mirror.state.error
+        store.erase("a")
+    assert policy.file.read_text() == '{"v":2}\n'
+
+
 def test_one_damaged_session_holds_up_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     policy = small(tmp_path)
     with perdure.open(tmp_path / "agents.db") as store:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from perdure import limits
-from perdure.errors import ClosedError, DamageError, PerdureError, RefusedError, SessionError, StoreError
+from perdure.errors import ClosedError, DamageError, PerdureError, RefusedError, SessionError
 from perdure.ops.journal import owing
 from perdure.ops.journal.mirror import Mirror
 from perdure.stores.ids import HOUSE
@@ -155,7 +155,7 @@ class Mirroring:
         try:
             with mirror.turn():
                 mirror.forget(gone.__contains__)
-        except (OSError, StoreError) as error:
+        except (OSError, PerdureError) as error:
             self._failed(error)
         finally:
             mirror.close()
@@ -194,7 +194,9 @@ class Mirroring:
                     self._doing.discard(head.session)
                 if self._is_all_owed:
                     self._tidy()
-        except (OSError, StoreError) as error:
+        except ClosedError:
+            raise
+        except (OSError, PerdureError) as error:
             self._failed(error)
         else:
             self._succeeded()
