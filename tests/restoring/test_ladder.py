@@ -155,6 +155,17 @@ def test_the_damaged_session_is_evidence_and_another_goes_on_in_its_place(agent:
     assert rows.records() == before
 
 
+def test_who_looks_on_hears_of_the_rung(path: Path) -> None:
+    starts = filled(path, script, answered=False)
+    Rows(path, "q").spoil(starts[3])
+    told: list[Any] = []
+    with perdure.open(path) as store:
+        store.observe(told.append)
+        store.run(script, "q")
+    (judged,) = [event for event in told if type(event).__name__ == "Judged"]
+    assert (judged.session, judged.what, judged.details["rung"]) == ("q~r1", "restored", "replaced")
+
+
 def rows_last(path: Path) -> int:
     with perdure.open(path) as store:
         return store.backend.head("q").seq

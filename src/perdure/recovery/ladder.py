@@ -42,6 +42,8 @@ class Rung:
     report: Report
     entries: tuple[Entry, ...] = ()
     """All records of the log that can be read."""
+    head: int = 0
+    """The last record of the log when it was read: what is done on the log itself is only right there."""
     lost: int = 0
     """How many records that cannot be read may each have been the start of any effect …"""
     lost_keys: int = 0
@@ -102,7 +104,7 @@ def _why(problems: tuple[object, ...]) -> str:
 
 
 def _rung(found: History, at: int, report: Report) -> Rung:
-    return Rung(at, report, tuple(found.entries.values()))
+    return Rung(at, report, tuple(found.entries.values()), head=found.head.seq)
 
 
 # --- on the log of the session itself ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from perdure.errors import (
     DamageError,
@@ -30,6 +30,7 @@ from perdure.session.keeping.opening import append_one, find
 from perdure.session.restored import PARTIAL, REBUILT, REPLACED, Report
 from perdure.session.rules.status import OVER, status
 from perdure.session.waiting import in_thread
+from perdure.stores.observing import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -93,6 +94,10 @@ def handle_of(opened: T | Outcome) -> T:
     return opened
 
 
+RESTORED: Final = "restored"
+"""What those who look on are told of."""
+
+
 class Climb:
     """The restore of one run. `opening` is what is opened next."""
 
@@ -150,13 +155,16 @@ class Climb:
             return None
         return self._back(target, reason=f"asked for {at!r}", report=Report("at", f"asked for {at!r}"))
 
-    def _back(self, to: int, *, reason: str, report: Report) -> Outcome | None:
+    def _back(self, to: int, *, reason: str, report: Report, head: int | None = None) -> Outcome | None:
         from perdure.recovery.going_back import go_back
         from perdure.session.keeping.opening import opened_by
 
         with self._held() as lease:
-            waits = go_back(opened_by(self._store.backend, lease), to, reason=reason, report=report)
-        self.opening = replace(self.opening, restored=report.body())
+            opened = opened_by(self._store.backend, lease)
+            if head not in (None, opened.writer.head):
+                return None  # somebody went on meanwhile: it is opened once more
+            waits = go_back(opened, to, reason=reason, report=report)
+        self._reported(report)
         if not waits:
             return None
         questions = self._store.questions(self.opening.session)
@@ -196,7 +204,7 @@ class Climb:
         from perdure.recovery.replacement import replacement
 
         if isinstance(error, DamageError) and (there := replacement(self._store.backend, self.opening.session)):
-            self._instead(there, {})
+            self._instead(there)
             return None
         found = self._rung(error)
         if found is None:
@@ -219,17 +227,26 @@ class Climb:
             from perdure.recovery.rebuild import rebuild
 
             rebuild(self._store.backend, self.opening.session)
-            self.opening = replace(self.opening, restored=report.body())
+            self._reported(report)
             return None
         if report.rung == PARTIAL:
             from perdure.recovery.going_back import go_on_without
             from perdure.session.keeping.opening import opened_by
 
             with self._held() as lease:
-                go_on_without(opened_by(self._store.backend, lease), reason=report.why, report=report)
-            self.opening = replace(self.opening, restored=report.body())
+                opened = opened_by(self._store.backend, lease)
+                if opened.writer.head != found.head:
+                    return None
+                go_on_without(opened, reason=report.why, report=report)
+            self._reported(report)
             return None
-        return self._back(found.at, reason=report.why, report=report)
+        return self._back(found.at, reason=report.why, report=report, head=found.head)
+
+    def _reported(self, report: Report) -> None:
+        """The opening that follows records it, and who looks on is told."""
+        self.opening = replace(self.opening, restored=report.body())
+        if (observers := self._store.backend.observers) is not None:
+            observers.tell(Judged(self.opening.session, RESTORED, report.why, report.body()))
 
     def _is_gone_on_from(self, outcome: Any) -> bool:
         """Whether it was cancelled because another session goes on in its place; that one is opened next then."""
@@ -248,7 +265,7 @@ class Climb:
                 if found is None or found.report.rung != REPLACED:
                     found = ladder.before_the_end(backend, session)
                 replace(backend, session, next_id(session), found, by=BY)
-        self._instead(next_id(session), {})
+        self._instead(next_id(session))
         return True
 
     def _replace(self, error: DamageError | MigrationError) -> None:
@@ -267,10 +284,12 @@ class Climb:
                 if found is None or found.report.rung != REPLACED:
                     raise error
                 replace(backend, session, into, found, by=BY)
-        self._instead(into, found.report.body() if found is not None else {})
+        self._instead(into)
+        if not there and found is not None:
+            self._reported(found.report)
 
-    def _instead(self, session: str, report: dict[str, Any]) -> None:
-        self.opening = replace(self.opening, session=session, create=False, restored=report)
+    def _instead(self, session: str) -> None:
+        self.opening = replace(self.opening, session=session, create=False, restored={})
 
     def _held(self) -> Any:
         return self._store.keeper.briefly(self.opening.session, owner=new_owner(), lease_s=self.opening.lease_s)
