@@ -15,6 +15,7 @@ from perdure.cli import (
     converting,
     copying,
     deciding,
+    editing,
     failing,
     forgetting,
     keeping,
@@ -71,6 +72,7 @@ app.command(rich_help_panel=LOOK, context_settings=options.DASHED)(branching.dif
 app.command(rich_help_panel=DECIDE)(deciding.checkpoint)
 app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(deciding.rollback)
 app.command(rich_help_panel=DECIDE)(branching.fork)
+app.command(rich_help_panel=DECIDE)(editing.edit)
 app.command(rich_help_panel=DECIDE)(deciding.settle)
 app.command(rich_help_panel=DECIDE)(deciding.answer)
 app.command(rich_help_panel=TELL)(telling.send)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -101,6 +102,10 @@ def settle(
     result_text: Annotated[
         str | None, typer.Option("--result-text", metavar="TEXT", help="The same, as plain text.")
     ] = None,
+    result_file: Annotated[
+        Path | None,
+        typer.Option("--result-file", metavar="FILE", exists=True, dir_okay=False, help="The same, as JSON in a file."),
+    ] = None,
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Why you think so; recorded.")] = "",
     by: options.By = None,
     store: options.Store = None,
@@ -110,11 +115,15 @@ def settle(
 
     It happened (done), it did not and runs again (not-done), or it is never to run (abandoned).
     """
-    if result is not None and result_text is not None:
-        raise typer.BadParameter("give --result or --result-text, not both")
-    if how != "done" and (result is not None or result_text is not None):
+    given = [one for one in (result, result_text, result_file) if one is not None]
+    if len(given) > 1:
+        raise typer.BadParameter("give one of --result, --result-text and --result-file")
+    if how != "done" and given:
         raise typer.BadParameter("a result goes with done only")
-    value = result_text if result is None else parsed(result, option="--result")
+    if result_file is not None:
+        value = parsed(result_file.read_text(encoding="utf-8"), option="--result-file")
+    else:
+        value = result_text if result is None else parsed(result, option="--result")
     where = place(store)
     with where.open() as opened:
         opened.settle(session, seq, how, result=value, by=chosen_by(by), why=why)

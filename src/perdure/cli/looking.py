@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from perdure import values
-from perdure.cli import options, output, shape, versions
+from perdure.cli import editing, options, output, shape
 from perdure.cli.place import Place, place
 from perdure.cli.running import tell_question
 from perdure.cli.text import age, as_point, one_line, written
@@ -43,19 +43,6 @@ Branch = Annotated[
     typer.Option(
         "--branch", metavar="BRANCH", help="A branch as it was at its end: its number or name.", show_default=False
     ),
-]
-
-
-Sets = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="PATH=JSON", help="Change this place: part.key[0].key=value; repeatable.", show_default=False
-    ),
-]
-
-Unsets = Annotated[
-    list[str] | None,
-    typer.Option("--unset", metavar="PATH", help="Take away this key of a dict; repeatable.", show_default=False),
 ]
 
 
@@ -151,9 +138,10 @@ def show(
     if len(found.branches) > 1:
         columns = ("branch", "name", "from", "to", "", "began with", "by", "age")
         _section("branches", [_branch(b) for b in found.branches], columns, number)
-    if found.questions:
+    waits = () if found.info.status == "cancelled" else found.questions
+    if waits:
         output.say("\nwaits for a decision")
-    for question in found.questions:
+    for question in waits:
         tell_question(question, session, where)
     if (hint := _next(found, where)) is not None:
         output.say(f"\n{hint}")
@@ -243,6 +231,8 @@ def _action(found: ActionDetail) -> tuple[object, ...]:
 
 def _next(found: Detail, where: Place) -> str | None:
     info = found.info
+    if info.status == "cancelled":
+        return f"to take it back: {where.command('rollback', info.id)} POINT"
     if info.status in ("completed", "running") or info.form == "handle":
         return None
     hint = f"{'then' if found.questions else 'to go on'}: {where.command('resume', info.id)}"
@@ -256,8 +246,8 @@ def state(
     *,
     at: At = None,
     part: Annotated[str | None, typer.Option("--part", metavar="NAME", help="Only this part, whole.")] = None,
-    sets: Sets = None,
-    unsets: Unsets = None,
+    sets: editing.Sets = None,
+    unsets: editing.Unsets = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="With --set: why; recorded.")] = "",
     by: options.By = None,
     store: options.Store = None,
@@ -267,9 +257,8 @@ def state(
     if sets or unsets:
         if at is not None or part is not None:
             raise typer.BadParameter("--set and --unset change the newest state; roll back first to change another")
-        versions.edit(
-            place(store), session, sets=sets or [], unsets=unsets or [], reason=reason, by=by, as_json=as_json
-        )
+        ops = editing.operations(sets or [], unsets or [])
+        editing.change(place(store), session, ops, branch=None, reason=reason, by=by, as_json=as_json)
         return
     with place(store).open() as opened:
         seq = None if at is None else point_of(opened, session, at)

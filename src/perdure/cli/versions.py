@@ -1,4 +1,4 @@
-"""`migrate` brings all sessions of a store to one version; `state --set` changes one state by hand."""
+"""`migrate` brings all sessions of a store to one version."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from perdure.cli import options, output, running, shape
-from perdure.cli.place import Place, place
-from perdure.cli.text import chosen_by, one_line
+from perdure.cli.place import place
+from perdure.cli.text import one_line
 from perdure.errors import HeldError, MigrationError
 
 if TYPE_CHECKING:
@@ -141,28 +141,3 @@ def _status(found: Migration) -> int:
     if found.stopped:
         return STOPPED
     return HeldError.exit_status if "held" in found.counts else 0
-
-
-def edit(
-    where: Place, session: str, *, sets: list[str], unsets: list[str], reason: str, by: str | None, as_json: bool
-) -> None:
-    """What `state --set PATH=JSON --unset PATH` does."""
-    ops = _operations(sets, unsets)
-    with where.open() as opened:
-        seq = opened.edit(session, ops, by=chosen_by(by), reason=reason)
-        is_handle = opened.info(session).form == "handle"
-    go_on = where.command("show" if is_handle else "resume", session)
-    if as_json:
-        output.document({"session": session, "edited": seq, "resume": go_on})
-    else:
-        output.say(f"{session} goes on from #{seq}, its state as it is now. To go on: {go_on}")
-
-
-def _operations(sets: list[str], unsets: list[str]) -> list[list[Any]]:
-    parsed = importlib.import_module("perdure.state.place").parsed
-    pairs = [text.partition("=") for text in sets]
-    wrong = next((path for path, equals, _ in pairs if not equals), None)
-    if wrong is not None:
-        raise typer.BadParameter(f"--set {wrong}: write it as PATH=JSON, such as --set 'plan.steps[0].done=true'")
-    changed = [["set", parsed(path), running.parsed(value, option="--set")] for path, _, value in pairs]
-    return [*changed, *(["del", parsed(path)] for path in unsets)]

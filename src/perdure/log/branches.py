@@ -1,6 +1,7 @@
 """The branches of a log: where each began, where it ended, what it is called, and which one is the present one.
 
-A branch is never made on its own: going back begins one, and the one before ends there.
+A branch is never made on its own: going back begins one, and a change by hand that was given a name; the one before
+ends there.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ def branches(entries: Iterable[Entry]) -> list[Branch]:
     tip: list[Entry] = []
     for entry in entries:
         to = leaves(entry)
-        if not found or (to is not None and _leaves_something(entry, tip, to)):
-            found = [*(replace(each, is_present=False) for each in found), _began(entry, len(found) + 1, to or 0)]
+        if not found or _is_named_edit(entry) or (to is not None and _leaves_something(entry, tip, to)):
+            base = entry.seq - 1 if to is None else to
+            found = [*(replace(each, is_present=False) for each in found), _began(entry, len(found) + 1, base)]
         tip.append(entry)
         tip = branch(tip) if to is not None else tip
         found[-1] = replace(found[-1], tip=entry.seq, point=_point(found[-1].point, entry, to))
@@ -60,10 +62,17 @@ def _leaves_something(entry: Entry, tip: list[Entry], to: int) -> bool:
     return entry.kind != "status" or any(e.seq > to and dropped.kind_of(e) in LEFT_BEHIND for e in tip)
 
 
+def _is_named_edit(entry: Entry) -> bool:
+    return entry.kind == "edited" and bool(entry.body.get("branch"))
+
+
 def _began(entry: Entry, number: int, to: int) -> Branch:
     why, by, name = "opened", "", ""
     if entry.kind == "rolled_back":
         why, by, name = f"rolled back to {to}", entry["by"], entry.body.get("branch") or ""
+        why += f": {entry['reason']}" if entry["reason"] else ""
+    elif entry.kind == "edited":
+        why, by, name = "edited", entry["by"], entry.body.get("branch") or ""
         why += f": {entry['reason']}" if entry["reason"] else ""
     elif entry.kind == "status":
         why = f"failed: {entry['reason']}"

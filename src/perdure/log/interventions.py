@@ -43,10 +43,15 @@ def _told(entry: Entry) -> tuple[str, str, str, str] | None:
     return fold(entry.body) if fold is not None else None
 
 
-def _why(encoded: Any) -> str:
-    """The reason of a command; a decision or a place to go back to has its own record."""
-    told = values.decode(encoded)
-    return told if isinstance(told, str) else ""
+def _command(body: dict[str, Any]) -> tuple[str, str, str, str] | None:
+    """What came by the inbox. A rollback that was asked for has a record of its own once it is done."""
+    what = body["what"]
+    if what == "message":
+        return None
+    told = values.decode(body["value"])
+    if isinstance(told, dict) and what == "rollback":
+        return what, f"asked, to #{told['to']}", body["by"], told["reason"]
+    return what, "", body["by"], told if isinstance(told, str) else ""
 
 
 _FOLDS: Final[dict[str, Callable[[dict[str, Any]], tuple[str, str, str, str] | None]]] = {
@@ -54,7 +59,7 @@ _FOLDS: Final[dict[str, Callable[[dict[str, Any]], tuple[str, str, str, str] | N
     "settled": lambda b: ("settle", f"#{b['started']}: {b['how']}", b["by"], b["why"]) if b["by"] else None,
     "answered": lambda b: ("answer", f"#{b['asked']}", b["by"], ""),
     "edited": lambda b: ("edit", f"the state at #{b['at']}", b["by"], b["reason"] or ""),
-    "received": lambda b: (b["what"], "", b["by"], _why(b["value"])) if b["what"] != "message" else None,
+    "received": _command,
     "note": lambda b: _named(b) if b.get("topic") == points.CHECKPOINT else None,
 }
 

@@ -314,9 +314,9 @@ class AsyncStore(AsyncWatching, AsyncJournal):
 
     # --- telling a session --------------------------------------------------------------------------------------------
 
-    async def edit(self, session: str, changes: Changes, *, by: str = "operator", reason: str = "") -> int:
+    async def edit(self, session: str, changes: Changes, **options: Any) -> int:
         """See `AgentStore.edit`."""
-        return await in_thread(self._store.edit, session, changes, by=by, reason=reason)
+        return await in_thread(self._store.edit, session, changes, **options)
 
     async def send(self, session: str, message: Any, *, key: str | None = None, by: str = "") -> bool:
         """See `AgentStore.send`."""

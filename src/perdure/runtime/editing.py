@@ -5,17 +5,20 @@ No code of the agent runs here. What was called since the re-entry point before 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from perdure import faults, limits, values
-from perdure.errors import DamageError, RefusedError
+from perdure.errors import DamageError, HeldError, MigrationError, RefusedError
+from perdure.log.branch import REPLACING, branch, is_reentry
+from perdure.session.declare import agent_of
 from perdure.session.keeping.lease import new_owner
 from perdure.session.keeping.opening import newest, opened_by
-from perdure.session.keeping.replacing import replacing
+from perdure.session.keeping.replacing import check_fault, replacing
 from perdure.session.keeping.snapshot import snapshot
 from perdure.session.rules.request import Commit
 from perdure.session.rules.status import OVER
+from perdure.session.typed import check_parts
 from perdure.state import delta, place
 from perdure.stores.ids import check_session_id
 
@@ -33,18 +36,53 @@ _NO_SCRIPT: Final = (
 )
 
 
-def edit(store: AgentStore, session: str, changes: Changes, *, by: str, reason: str) -> int:
+def edit(
+    store: AgentStore,
+    session: str,
+    changes: Changes,
+    *,
+    by: str,
+    reason: str,
+    name: str | None,
+    fn: Callable[..., Any] | None,
+) -> int:
     """Changes the state from which the code goes on: the record that says so. See `AgentStore.edit`."""
     ops = _ops(changes)
-    with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
-        return _edited(opened_by(store.backend, lease), ops, by=by, reason=reason)
+    own = {"by": by, "reason": reason or None, **({"branch": name} if name else {})}
+    try:
+        with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
+            return _edited(opened_by(store.backend, lease), ops, own=own, fn=fn)
+    except HeldError:
+        check(store, session)
+        raise  # by somebody who is gone meanwhile, or does not run it
 
 
-def _edited(opened: Opened, ops: list[Op], *, by: str, reason: str) -> int:
+def check(store: AgentStore, session: str) -> None:
+    """Raises `RefusedError` for a script, `HeldError` for a session that somebody runs."""
+    info = store.info(check_session_id(session))
+    _check_form(session, info.form)
+    if info.owner:
+        first = "close it first" if info.form == "handle" else f"first: perdure pause {session}"
+        raise HeldError(f"{session} is being run by {info.owner}: a state is changed between two runs; {first}")
+
+
+def state_of(store: AgentStore, session: str) -> dict[str, Any]:
+    """The state that an edit would change. Raises as `edit` does, before anybody has typed anything."""
+    check(store, session)
+    tail = branch(list(store.log(session)))
+    at = next(entry for entry in reversed(tail) if is_reentry(entry) or entry.kind in REPLACING)
+    return {} if at.kind == "opened" else store.state_at(session, at.seq)
+
+
+def _check_form(session: str, form: str) -> None:
+    if form == "script":
+        raise RefusedError(f"{session} is a script: {_NO_SCRIPT}")
+
+
+def _edited(opened: Opened, ops: list[Op], *, own: dict[str, Any], fn: Callable[..., Any] | None) -> int:
     reader, writer = opened.reader, opened.writer
     session, summary = reader.session, writer.summary
-    if summary.form == "script":
-        raise RefusedError(f"{session} is a script: {_NO_SCRIPT}")
+    _check_form(session, summary.form)
     if summary.status in OVER:
         raise RefusedError(f"{session} is {summary.status}; roll it back first: perdure rollback {session} POINT")
     found, encoded = newest(opened), values.encode(ops, at="changes")
@@ -54,11 +92,23 @@ def _edited(opened: Opened, ops: list[Op], *, by: str, reason: str) -> int:
             delta.patch(new, values.decode(encoded))
         except DamageError as error:
             raise RefusedError(f"{session}: {error}. Nothing was written; perdure state {session} shows it") from error
-        own = {"by": by, "reason": reason or None}
         draft = replacing("edited", found, (old, new), own=own)
+    if fn is not None:
+        _check(session, delta.patch(snapshot(reader, found.point).all(), values.decode(encoded)), fn)
     faults.reach("edit.before")
     writer.commit(Commit((draft,), lambda _: None))
     return writer.head
+
+
+def _check(session: str, state: dict[str, Any], fn: Callable[..., Any]) -> None:
+    """Raises `RefusedError` unless the code takes this state."""
+    agent = agent_of(fn)
+    try:
+        fault = check_parts(agent.state, state) or check_fault(agent.validate, state)
+    except MigrationError as error:
+        raise RefusedError(f"{session}: {error}. Nothing was written") from error
+    if fault:
+        raise RefusedError(f"{session}: the changed state is not one of its code: {fault}. Nothing was written")
 
 
 def _ops(changes: Changes) -> list[Op]:

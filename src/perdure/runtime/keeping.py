@@ -226,16 +226,27 @@ class Keeping:
 
         return accept(self.backend, reason=reason, by=by, owner=self._owner, lease_s=self._lease_s)
 
-    def edit(self, session: str, changes: Changes, *, by: str = "operator", reason: str = "") -> int:
+    def edit(
+        self,
+        session: str,
+        changes: Changes,
+        *,
+        by: str = "operator",
+        reason: str = "",
+        branch: str | None = None,
+        fn: Callable[..., Any] | None = None,
+    ) -> int:
         """Changes the state from which the code of a session goes on, that nobody runs. The record that says so.
 
         `changes` are values by path (`{"plan.steps[0].done": True}`), or operations as `perdure.patch` takes them. What
-        was recorded since the re-entry point is still answered. Durable on return. Raises `RefusedError` for a script,
-        one that is over, or a change that does not fit; `UnstorableError`, `HeldError`.
+        was recorded since the re-entry point is still answered. With `branch` a branch of that name begins there.
+        With `fn`, the code, the new state is checked as it declares (`state=`, `validate=`). Durable on return.
+        Raises `RefusedError` for a script, one that is over, or a change that does not fit; `UnstorableError`; and
+        `HeldError` for one that somebody runs: pause it first.
         """
         from perdure.runtime import editing
 
-        return editing.edit(self, session, changes, by=by, reason=reason)  # type: ignore[arg-type]
+        return editing.edit(self, session, changes, by=by, reason=reason, name=branch, fn=fn)  # type: ignore[arg-type]
 
     def go_on(self, session: str, *, into: str, by: str = "operator") -> GoneOn:
         """Makes a new session of what is good of a damaged one, as a restore does. Durable on return.

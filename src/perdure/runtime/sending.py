@@ -65,10 +65,17 @@ def answer(store: AgentStore, session: str, question: int | str, said: Any, *, b
     asked = _asked(store, check_session_id(session), question)
     _check_answer(session, asked, said)
     sent = Sent(items.ANSWER, values.encode(said, at="answer"), by, asked["key"], asked.seq)
-    is_new = not store.backend.find(session, answer_mark(asked.seq)) and _send(store, session, sent)
+    answered = _is_answered(store, session, asked)
+    if not answered:
+        _check_not_over(store, session)
+    is_new = not answered and _send(store, session, sent)
     deliver(store.keeper, session, owner=new_owner(), lease_s=limits.LEASE_S)  # also what failed half-way before
     if not is_new:
         raise UndecidedError(f"{session}: question {asked.seq} is answered already")
+
+
+def _is_answered(store: AgentStore, session: str, asked: Entry) -> bool:
+    return bool(store.backend.find(session, answer_mark(asked.seq)))
 
 
 def decision(store: AgentStore, session: str, sent: Sent) -> None:
@@ -90,7 +97,10 @@ def _check_not_over(store: AgentStore, session: str) -> None:
     if summary is None:
         raise SessionUnknownError(f"no session {session} in {store.url}")
     if summary.status in OVER:
-        raise RefusedError(f"{session} is {summary.status}: it takes nothing any more")
+        raise RefusedError(
+            f"{session} is {summary.status}: it takes nothing any more. To take it back: perdure rollback {session} "
+            "POINT"
+        )
 
 
 def _asked(store: AgentStore, session: str, question: int | str) -> Entry:
