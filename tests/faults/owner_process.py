@@ -91,6 +91,19 @@ class Process:
             pass
         return str(self._store.run(agent, session).status)
 
+    def attend(self, session: str) -> list[Any]:
+        """Runs an agent that does the same again and again, until a person has it go back and ask. How it ended."""
+
+        def agent(s: perdure.Session) -> Any:
+            s.checkpoint("start")
+            while s.strategy != "ask":
+                s.action(self.happens, effect="repeatable")(session)
+                time.sleep(0.02)
+            return s.ask("Go on?", key="go")
+
+        outcome = self._store.run(agent, session)
+        return [outcome.status, outcome.result]
+
     def now(self) -> float:
         """The clock of this process, in seconds since 1970."""
         return time.time()

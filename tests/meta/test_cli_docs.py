@@ -64,3 +64,16 @@ def test_importing_the_package_does_not_bring_the_terminal_libraries() -> None:
     code = "import perdure, sys; print(sorted({'typer', 'rich', 'perdure.cli'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+def _spans() -> list[str]:
+    """The commands on the page for whoever is called at night."""
+    page = (DOCS / "operating.md").read_text()
+    return re.findall(r"`(perdure [a-z][^`]*)`", page)
+
+
+@pytest.mark.parametrize("span", sorted(set(_spans())))
+def test_the_commands_for_the_night_are_there(span: str) -> None:
+    _, command, *words = span.split()
+    assert command in COMMANDS
+    assert {word for word in words if word.startswith("--")} <= options(command) | {"--help"}
