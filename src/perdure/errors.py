@@ -61,12 +61,14 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── InboxEmptyError          nothing was sent to a handle
     │   ├── StoppedError             a handle was paused or cancelled by somebody
     │   └── HookFailedError          what an agent needs besides its state could not be made ready
+    ├── ConfigError              a configuration that cannot be used: every problem, with its place and key
     └── EntryError               no such function to run
     Leaving (BaseException)      control flow in a run: Suspended, RolledBack, Stopped, Idle
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -236,6 +238,16 @@ class StorePlainError(KeysError):
     """Keys were given for a store that holds sessions in clear. Nothing was changed."""
 
     code, exit_status = "store-plain", 93
+
+
+class ConfigError(PerdureError):
+    """A configuration that cannot be used. `problems` has each, with its place and key. Nothing was opened."""
+
+    code, exit_status = "config", 94
+
+    def __init__(self, problems: Sequence[object]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
 
 
 class SessionError(PerdureError):

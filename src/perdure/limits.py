@@ -221,6 +221,15 @@ JOURNAL_WAIT_S: Final = 5.0
 JOURNAL_AGAIN_S: Final = 1.0
 """When a mirror that could not be written is tried again."""
 
+CONFIG_BYTES_MAX: Final = 64 * 1024
+"""A configuration file."""
+
+CONFIG_DEPTH_MAX: Final = 10
+"""Levels of mappings and lists in it."""
+
+KEYFRAME_DELTAS_MAX: Final = 100_000
+"""The most snapshots between two keyframes that may be asked for."""
+
 LABELS_COUNT_MAX: Final = 100
 """Names of actions, classes of errors, strategies that metrics tell apart, each; what comes then is `other`."""
 

@@ -10,9 +10,10 @@ import typer
 from perdure import limits
 from perdure.cli import options, output, shape
 from perdure.cli.place import place
-from perdure.cli.text import age, bytes_of, chosen_by, one_line, seconds_of, size_of
+from perdure.cli.text import age, bytes_of, chosen_by, one_line
 from perdure.ops.erasure import Erased
 from perdure.ops.retention import Retention
+from perdure.ops.units import seconds_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

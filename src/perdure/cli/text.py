@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import getpass
 import json
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import clock
 from perdure.log.readable import json_of
+from perdure.ops.units import SECONDS, seconds_of
 from perdure.values import outward
 
 if TYPE_CHECKING:
     from perdure.runtime.outcome import Question
 
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-_AGE: Final = re.compile(r"(\d+(?:\.\d+)?) ?(d|h|min|s)")
-_SIZES: Final = {"B": 1, "KB": 1000, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]?B)", re.IGNORECASE)
 _ESCAPED: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _SPACES: Final = {9: " ", 10: " ", 13: " "}
 
@@ -38,7 +35,7 @@ def duration(seconds: float) -> str:
     """`0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
     if 0 <= seconds < 10:
         return f"{seconds:.1f} s"
-    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
+    size, unit = next(((size, unit) for size, unit in SECONDS if seconds >= size), SECONDS[-1])
     return f"{int(seconds // size)} {unit}"
 
 
@@ -50,34 +47,18 @@ def bytes_of(size: int) -> str:
     return f"{size / one:.1f} {unit}" if size < 10 * one else f"{size // one} {unit}"
 
 
-def seconds_of(text: str) -> float:
-    """The seconds of an age as people write it: `90s`, `15min`, `12h`, `30d`. Raises `ValueError`."""
-    found = _AGE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"{text!r} is no age: write it as 90s, 15min, 12h or 30d")
-    return float(found[1]) * next(size for size, unit in _UNITS if unit == found[2])
-
-
 def moment_of(text: str) -> int:
     """A moment as people write it, as microseconds since 1970: an age (`2h`), or a time of ISO 8601.
 
     A time without a zone is of the zone of this machine. Raises `ValueError`.
     """
-    if _AGE.fullmatch(text.strip()):
+    with contextlib.suppress(ValueError):
         return clock.now_us() - round(seconds_of(text) * 1e6)
     try:
         found = dt.datetime.fromisoformat(text.strip()).astimezone()
     except ValueError:
         raise ValueError(f"{text!r} is no moment: write it as 2h, 2026-01-31 or 2026-01-31T12:00:00Z") from None
     return (found - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-
-
-def size_of(text: str) -> int:
-    """The bytes of a size as people write it: `500MB`, `2.5 GB`, in thousands. Raises `ValueError`."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"{text!r} is no size: write it as 800KB, 500MB or 2.5GB")
-    return int(float(found[1]) * _SIZES[found[2].upper()])
 
 
 def age(time_us: int) -> str:

@@ -28,17 +28,18 @@ DROPPED: Final = frozenset(
 class Retention:
     """What stays of a store beside what always stays (`docs/housekeeping.md`). None: nothing is done for that reason.
 
-    `keep_last` counts the newest restore points of the present branch of each session, beyond the checkpoints;
-    `keep_s` is an age in seconds: what is younger stays, too. `bytes_max` bounds the bodies and chunks of the whole
-    store, in bytes: beyond it the points of the sessions that were written to longest ago go, those that the other two
-    would keep among them. `ended_s` is for how long a session stays that is over (completed or cancelled), in seconds;
-    then all of it is erased.
+    Raises `RefusedError` for what is below 0.
     """
 
     keep_last: int | None = limits.KEEP_LAST_COUNT
+    """The newest restore points of the present branch of each session, beyond the checkpoints."""
     keep_s: float | None = None
+    """An age in seconds: what is younger stays, too."""
     bytes_max: int | None = None
+    """Bounds the bodies and chunks of the whole store, in bytes: beyond it the points of the sessions that were written
+    to longest ago go, those that the other two would keep among them."""
     ended_s: float | None = None
+    """For how long a session stays that is over (completed or cancelled), in seconds; then all of it is erased."""
 
     def __post_init__(self) -> None:
         for name in ("keep_last", "keep_s", "bytes_max", "ended_s"):

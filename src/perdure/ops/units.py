@@ -8,9 +8,9 @@ from typing import Final
 SECONDS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 """The seconds of each unit, the longest first."""
 
-_AGE: Final = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d)")
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([KMG]?B)", re.IGNORECASE)
-_SIZES: Final = {"B": 1, "KB": 1000, "MB": 10**6, "GB": 10**9}
+_AGE: Final = re.compile(r"(\d+(?:\.\d+)?) ?(d|h|min|s)")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([KMGT]?B)", re.IGNORECASE)
+_SIZES: Final = {"B": 1, "KB": 1000, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def seconds_of(text: str) -> float:

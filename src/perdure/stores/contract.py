@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from perdure import limits
 from perdure.errors import FencedError, PerdureError, SessionError
 from perdure.log import Base, Record
 from perdure.stores.terms import Batch, Change, Head, Health, Held, Item, Lease, Point
@@ -40,6 +41,9 @@ class Store(ABC):
 
     protocol: str = "msgpack"
     """In which who writes to it encodes. The store itself never looks at it."""
+
+    keyframe_deltas: int = limits.KEYFRAME_DELTAS
+    """Snapshots after which who writes to it makes a keyframe. The store itself never looks at it."""
 
     guard: Guard = REFUSE
     """What is done about a secret on its way in. One that seals all it keeps lets it through."""

@@ -68,17 +68,17 @@ def read_file(path: Path) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ConfigError.of(Problem(f"{path}", "", "is not a file"))
+                raise ConfigError([Problem(f"{path}", "", "is not a file")])
             data = file.read(limits.CONFIG_BYTES_MAX + 1)
     except OSError as error:
-        raise ConfigError.of(Problem(f"{path}", "", f"cannot be read: {error.strerror}")) from error
+        raise ConfigError([Problem(f"{path}", "", f"cannot be read: {error.strerror}")]) from error
     if len(data) > limits.CONFIG_BYTES_MAX:
-        raise ConfigError.of(Problem(f"{path}", "", f"is longer than {limits.CONFIG_BYTES_MAX:,} bytes"))
+        raise ConfigError([Problem(f"{path}", "", f"is longer than {limits.CONFIG_BYTES_MAX:,} bytes")])
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise ConfigError.of(Problem(f"{path}:{line}", "", "is not UTF-8")) from error
+        raise ConfigError([Problem(f"{path}:{line}", "", "is not UTF-8")]) from error
 
 
 def read(text: str, name: str) -> tuple[Node, list[Problem]]:
@@ -124,7 +124,7 @@ class _Reader:
         where = self.place(event.start_mark)
         if isinstance(event, yaml.AliasEvent):
             self.problem(event, f"*{event.anchor}: aliases are not read here; write the value out", key)
-            return Text("", where)
+            return Text(f"*{event.anchor}", where)
         if event.anchor is not None:
             self.problem(event, f"&{event.anchor}: anchors are not read here", key)
         if event.tag not in (None, "!"):

@@ -37,9 +37,10 @@ _log = logging.getLogger("perdure.keyframes")
 class Keyframer:
     """Follows the snapshots of one session and makes a keyframe when enough deltas have gathered since the last."""
 
-    def __init__(self, opened: Opened, *, every: int = limits.KEYFRAME_DELTAS) -> None:
-        self._writer, self._reader, self._every = opened.writer, opened.reader, every
-        self._soon = min(every, limits.KEYFRAME_DELTAS_SOON)
+    def __init__(self, opened: Opened, *, every: int | None = None) -> None:
+        self._writer, self._reader = opened.writer, opened.reader
+        self._every = every or opened.reader.store.keyframe_deltas
+        self._soon = min(self._every, limits.KEYFRAME_DELTAS_SOON)
         self._manifest: Any = keyframe.EMPTY
         self._deltas: list[tuple[int, bytes]] = []
         self._known: dict[int, int] = {}
