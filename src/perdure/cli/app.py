@@ -12,6 +12,7 @@ import perdure
 from perdure.cli import (
     branching,
     checking,
+    configuring,
     converting,
     copying,
     deciding,
@@ -31,7 +32,7 @@ from perdure.cli import (
     versions,
     watching,
 )
-from perdure.cli.place import use_key, use_protocol
+from perdure.cli.place import use_config, use_key, use_protocol
 from perdure.errors import PerdureError
 
 HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
@@ -88,6 +89,7 @@ app.command(rich_help_panel=KEEP)(keeping.scrub)
 app.command(rich_help_panel=KEEP)(forgetting.erase)
 app.command(rich_help_panel=KEEP)(versions.migrate)
 app.command(rich_help_panel=KEEP)(keeping.doctor)
+app.command(rich_help_panel=KEEP)(configuring.config)
 app.command(rich_help_panel=KEEP)(keys.keygen)
 app.command(rich_help_panel=KEEP)(keys.rekey)
 app.command(rich_help_panel=KEEP)(watching.metrics)
@@ -113,11 +115,13 @@ def program(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
+    config: options.Config = None,
     key: options.Key = None,
     protocol: options.Written = None,
 ) -> None:
-    """Nothing of its own but key and protocol: the commands do the work."""
+    """Nothing of its own but configuration, key and protocol: the commands do the work."""
     del version
+    use_config(config)
     use_key(key)
     use_protocol(protocol)
 

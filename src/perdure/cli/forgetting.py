@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +18,6 @@ from perdure.ops.units import seconds_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from perdure.ops.gone import GcReport
     from perdure.runtime.store import AgentStore
@@ -44,8 +44,15 @@ def gc(
     ] = None,
     *,
     keep_last: Annotated[
-        int, typer.Option("--keep-last", metavar="N", min=0, help="The newest restore points that stay.")
-    ] = limits.KEEP_LAST_COUNT,
+        int | None,
+        typer.Option(
+            "--keep-last",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help=f"The newest restore points that stay; {limits.KEEP_LAST_COUNT} unless configured.",
+        ),
+    ] = None,
     keep: Annotated[
         float | None,
         _optional("--keep", "AGE", "Younger ones stay, too: 90s, 15min, 12h, 30d.", parser=_parsed(seconds_of)),
@@ -87,8 +94,11 @@ def gc(
         raise typer.BadParameter("--max-bytes, --delete-ended and --every are for a whole store: leave SESSION out")
     if every is not None and not yes:
         raise typer.BadParameter("--every does it, again and again: say --yes, too")
-    retention = Retention(keep_last=keep_last, keep_s=keep, bytes_max=bytes_max, ended_s=delete_ended)
+    said: dict[str, Any] = {"keep_last": keep_last, "keep_s": keep, "bytes_max": bytes_max, "ended_s": delete_ended}
     with place(store).open() as opened:
+        configured = opened.settings.retention
+        kept = Retention() if configured is None else configured.policy(whole=session is None)
+        retention = replace(kept, **{name: value for name, value in said.items() if value is not None})
         if every is not None:
             _stay(opened, every, retention, zone=zone, as_json=as_json)
             return

@@ -40,6 +40,16 @@ Key = Annotated[
     ),
 ]
 
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="PATH",
+        help="The configuration. Else PERDURE_CONFIG, else perdure.yaml here or above, up to the project's root.",
+        show_default=False,
+    ),
+]
+
 ToKey = Annotated[
     str | None,
     typer.Option(

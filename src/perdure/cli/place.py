@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Final
 import perdure
 from perdure import values
 from perdure.errors import StoreFailedError, StorePlainError, StoreUrlError
+from perdure.ops.config import finding
 from perdure.stores.address import LOCAL, masked, scheme_of
 from perdure.stores.opening import place_in
 from perdure.values import Secret
 from perdure.values.secret import PREFIX
 
 if TYPE_CHECKING:
+    from perdure.ops.config.settings import Settings
     from perdure.runtime.store import AgentStore
 
 VARIABLE: Final = "PERDURE_STORE"
@@ -39,7 +41,7 @@ class Place:
     """A store that is meant. `given`: it was named on this command line, so commands that go on must, too.
 
     `witness` is the place of its witness, if it has one; `key` what its keys are read from, if it is sealed; `password`
-    that of the server's user, if the URL has none.
+    that of the server's user, if the URL has none; `settings` what was configured, if anything was.
     """
 
     url: str
@@ -47,11 +49,13 @@ class Place:
     witness: str | None = None
     key: str | None = None
     password: Secret | str | None = field(default=None, repr=False)
+    settings: Settings | None = None
 
-    def open(self, *, make: bool = False, protocol: str | None = None) -> AgentStore:
-        """Opens the store, to write in this protocol, else that of the environment.
+    def open(self, *, make: bool = False, protocol: str | None = None, runs: bool = False) -> AgentStore:
+        """Opens the store, to write in this protocol, else that of the environment or the configuration.
 
-        Raises `StoreUrlError` when there is none, unless it may be made.
+        Where an agent `runs` in it, the journal that was configured is mirrored. Raises `StoreUrlError` when there is
+        none, unless it may be made.
         """
         path = _path(self.url)
         if not make and path is not None and not path.exists():
@@ -59,6 +63,8 @@ class Place:
                 f"there is no store at {path}; `perdure run` makes it, --store or {VARIABLE} names another"
             )
         with _hinting(self.url):
+            if self.settings is not None:
+                return self._open_configured(self.settings, protocol, runs=runs)
             return perdure.open(
                 self.url,
                 keys=self.key,
@@ -67,6 +73,14 @@ class Place:
                 secrets=os.environ.get(SECRETS) or None,
                 password=self.password,
             )
+
+    def _open_configured(self, settings: Settings, protocol: str | None, *, runs: bool) -> AgentStore:
+        from perdure.ops.config.sections import Security
+        from perdure.runtime.configured import open_with
+
+        security = Security() if settings.security is None else settings.security
+        said = replace(settings, security=replace(security, keys=self.key), journal=settings.journal if runs else None)
+        return open_with(said, given={} if protocol is None else {"protocol": protocol})
 
     def command(self, *words: str | int) -> str:
         """A command of perdure on this store, ready to be pasted into a shell; no password is in it."""
@@ -84,6 +98,12 @@ class _Program:
 
     key: str | None = None
     protocol: str | None = None
+    config: str | None = None
+
+
+def use_config(config: str | None) -> None:
+    """From now on this configuration holds, before that of the environment or of a folder."""
+    _Program.config = config
 
 
 def use_protocol(protocol: str | None) -> None:
@@ -96,11 +116,41 @@ def use_key(key: str | None) -> None:
     _Program.key = key
 
 
+def settings(option: str | None = None) -> Settings:
+    """What is configured, with what this command line says: `--store` (given here), `--key`, `--protocol`.
+
+    Raises `ConfigError`.
+    """
+    from perdure.ops.config.loading import load
+
+    said = {
+        ("storage", "url"): (option, "--store"),
+        ("security", "keys"): (_Program.key, "--key"),
+        ("serialization", "protocol"): (_Program.protocol, "--protocol"),
+    }
+    given = {path: (text, where) for path, (text, where) in said.items() if text is not None}
+    return load(config_file(), options=given)
+
+
+def config_file() -> Path | None:
+    """The configuration of this command line, of the environment, or of this folder and above."""
+    return finding.find(_Program.config)
+
+
 def place(option: str | None) -> Place:
-    """The store of `--store`, else of the environment, else of this folder; its witness is that of the environment."""
+    """The store of `--store`, else of the environment, else of the configuration, else of this folder."""
+    if finding.is_said(_Program.config):
+        return _configured(settings(option), given=option is not None)
     witness, key = os.environ.get(WITNESS) or None, _Program.key or os.environ.get(KEY) or None
     url = option if option is not None else os.environ.get(VARIABLE) or DEFAULT
     return Place(url, given=option is not None, witness=witness, key=key, password=_password(url))
+
+
+def _configured(said: Settings, *, given: bool) -> Place:
+    storage = said.storage
+    key = None if said.security is None else said.security.keys
+    url, witness = (DEFAULT, None) if storage is None else (storage.url, storage.witness)
+    return Place(url, given=given, witness=witness, key=key, settings=said)
 
 
 def other_place(url: str, here: Place, *, key: str | None, in_clear: bool) -> Place:

@@ -76,7 +76,7 @@ def run(
     labels = _labels(label or [])
     fn = load(target)
     where = place(store)
-    with where.open(make=True) as opened:
+    with where.open(make=True, runs=True) as opened:
         outcome = watched(
             opened,
             session,
@@ -105,7 +105,7 @@ def resume(
     The function is found as it was recorded. Ends as `run` does.
     """
     where = place(store)
-    with where.open() as opened:
+    with where.open(runs=not preview) as opened:
         if preview:
             foreseeing.show(opened.preview_resume(session), as_json=as_json)
             return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from perdure.cli import options, output, shape
-from perdure.cli.place import place
+from perdure.cli.place import place, settings
 from perdure.errors import StoreFailedError
 from perdure.ops.alerts.dashboard import dashboard
 from perdure.ops.alerts.policy import AlertPolicy
@@ -81,7 +81,7 @@ def alerts(
 
     `check` ends with 0 when nobody needs to, 79 when somebody does. `rules` and `dashboard` print files.
     """
-    policy = AlertPolicy()
+    policy = settings().alerts or AlertPolicy()
     if what is not What.check:
         text = rules_file(policy.rules(), prefix=prefix) if what is What.rules else dashboard(prefix=prefix)
         sys.stdout.write(text)

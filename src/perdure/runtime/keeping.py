@@ -15,6 +15,7 @@ from perdure.values.tokens import MASK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from perdure.ops.config.settings import Settings
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.erasure import Erased, Erasure
     from perdure.ops.going_on import GoneOn
@@ -45,6 +46,9 @@ class Keeping:
         @property
         def _owner(self) -> str: ...
 
+        @property
+        def settings(self) -> Settings: ...  # noqa: D102 - told in AgentStore
+
     def gc(
         self,
         session: str | None = None,
@@ -56,15 +60,17 @@ class Keeping:
     ) -> GcReport:
         """Drops old snapshots, and what only they needed: of one session, or of all that nobody holds.
 
-        What the `retention` says stays, without one the newest `limits.KEEP_LAST_COUNT` restore points; `keep_last` and
-        `keep_s` are short for one that says these. Checkpoints, and whatever a resume, a rollback to a point that
-        stays, a fork, a key or a person may still need, stay always. A dry run changes nothing and tells what would
-        go. Durable on return; killed anywhere, it is just done again. Raises `RefusedError` for a retention that makes
-        no sense here, `SessionUnknownError`, `SessionErasedError`.
+        What the `retention` says stays, without one what was configured, else the newest `limits.KEEP_LAST_COUNT`
+        restore points; `keep_last` and `keep_s` are short for one that says these. Checkpoints, and whatever a resume,
+        a rollback to a point that stays, a fork, a key or a person may still need, stay always. A dry run changes
+        nothing and tells what would go. Durable on return; killed anywhere, it is just done again. Raises
+        `RefusedError` for a retention that makes no sense here, `SessionUnknownError`, `SessionErasedError`.
         """
         from perdure.ops.gc import gc
         from perdure.ops.retention import Retention
 
+        if (retention, keep_last, keep_s) == (None, None, None) and self.settings.retention is not None:
+            retention = self.settings.retention.policy(whole=session is None)
         if retention is None:
             retention = Retention(keep_last=limits.KEEP_LAST_COUNT if keep_last is None else keep_last, keep_s=keep_s)
         elif (keep_last, keep_s) != (None, None):

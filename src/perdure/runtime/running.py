@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
+    from perdure.ops.config.settings import Settings
     from perdure.recovery.hooks import Hooks
     from perdure.recovery.restore_policy import RestorePolicy
     from perdure.runtime.aio import AsyncStore
@@ -55,6 +56,9 @@ Take: TypeAlias = "Callable[..., Opened]"
 
 class Running(watching.Watching):
     """The part of `AgentStore` that opens sessions and runs code in them."""
+
+    configured: Settings | None = None
+    """What was configured; None: nothing."""
 
     def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
         self.backend, self._lease_s = backend, lease_s
@@ -122,8 +126,8 @@ class Running(watching.Watching):
         opening = self._to_run(
             fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
         )
-        policy = policy_of(restore, agent_of(fn).restore)
-        return self._run(fn, hooked(opening, agent_of(fn), policy, given=restore), _stopping_on_signals, policy)
+        policy = policy_of(restore, self._agent(fn).restore)
+        return self._run(fn, hooked(opening, self._agent(fn), policy, given=restore), _stopping_on_signals, policy)
 
     def _run(
         self, fn: Callable[[Any], Any], opening: Opening, around: Around, policy: RestorePolicy = EXACTLY
@@ -134,7 +138,7 @@ class Running(watching.Watching):
         if (outcome := self._completed(opening)) is not None:
             return outcome
         try:
-            opened = self._open(opening, agent_of(fn), undos_of(fn))
+            opened = self._open(opening, self._agent(fn), undos_of(fn))
         except Over:  # while this one waited for it
             return self._run_once(fn, opening, around, policy)
         try:
@@ -143,7 +147,7 @@ class Running(watching.Watching):
                 around(opened),
                 restore.offered(self.backend, opening.session),
             ):
-                ready = ready_of(agent_of(fn), policy, is_async=False)
+                ready = ready_of(self._agent(fn), policy, is_async=False)
                 outcome = run.comes_to(runner.drive(opened, fn, steps=opening.form == "steps", ready=ready))
                 self._end_children(opened, outcome)
         except BaseException as error:
@@ -184,8 +188,8 @@ class Running(watching.Watching):
         opening = self._to_run(
             fn, session, input, labels=labels or {}, wait_s=wait_s, accept_change=accept_change, create=create
         )
-        policy = policy_of(restore, agent_of(fn).restore)
-        opening = hooked(opening, agent_of(fn), policy, given=restore)
+        policy = policy_of(restore, self._agent(fn).restore)
+        opening = hooked(opening, self._agent(fn), policy, given=restore)
         return await self._arun(fn, opening, _stopping_on_signals, policy)
 
     async def _arun(
@@ -199,7 +203,7 @@ class Running(watching.Watching):
         if (outcome := await in_thread(self._completed, opening)) is not None:
             return outcome
         try:
-            opened = await self._open_async(opening, agent_of(fn), undos_of(fn))
+            opened = await self._open_async(opening, self._agent(fn), undos_of(fn))
         except Over:  # while this one waited for it
             return await self._arun_once(fn, opening, around, policy)
         try:
@@ -208,7 +212,7 @@ class Running(watching.Watching):
                 around(opened),
                 restore.offered(self.backend, opening.session),
             ):
-                is_steps, ready = opening.form == "steps", ready_of(agent_of(fn), policy, is_async=True)
+                is_steps, ready = opening.form == "steps", ready_of(self._agent(fn), policy, is_async=True)
                 outcome = run.comes_to(await runner.drive_async(opened, fn, steps=is_steps, ready=ready))
                 await in_thread(self._end_children, opened, outcome)
         except BaseException as error:
@@ -281,6 +285,13 @@ class Running(watching.Watching):
         if summary is None:
             raise SessionUnknownError(f"no session {session} in {self.url}")
         return summary.form, summary.entry
+
+    def _agent(self, fn: Any) -> Agent:
+        """How an agent is declared, with the policies of the configuration where it declares none."""
+        return self._filled(agent_of(fn))
+
+    def _filled(self, declared: Agent) -> Agent:
+        return declared if self.configured is None else filled(declared, self.configured)
 
     def _to_run(self, fn: Callable[[Any], Any], session: str, given: Any, **options: Any) -> Opening:
         entries.check(fn)
@@ -415,7 +426,7 @@ class Running(watching.Watching):
         opening = Opening(
             session=check_session_id(session), version=version, target=target, lease_s=self._lease_s, **options
         )
-        return declared, opening
+        return self._filled(declared), opening
 
     @staticmethod
     def _enter(handle: Session, ready: Callable[[Any], runner.Ready] | None) -> None:
@@ -514,6 +525,13 @@ def _read_along(face: Face, opened: Opened, policy: Any) -> None:
     from perdure.runtime.circling import watch
 
     watch(face, opened, policy)
+
+
+def filled(declared: Agent, settings: Settings) -> Agent:
+    """The declaration with what the settings say where it says nothing."""
+    from perdure.ops.config.settings import missing_of
+
+    return replace(declared, **missing_of(declared, settings))
 
 
 def _stopping_on_signals(opened: Face) -> AbstractContextManager[None]:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from perdure.log.entry import Entry
+    from perdure.ops.config.settings import Settings
     from perdure.ops.journal.policy import Journal
     from perdure.recovery.verify import Report
     from perdure.runtime import operator
@@ -64,6 +65,9 @@ SETTLED = tuple(settling.TOLD)
 
 class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
     """Opened with `perdure.open(url)`. Safe to use from several threads; each session is for one at a time."""
+
+    ending: contextlib.ExitStack | None = None
+    """What is at work for this object and is ended before the store is closed; None: nothing."""
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -365,6 +369,13 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
 
     # --- closing ------------------------------------------------------------------------------------------------------
 
+    @property
+    def settings(self) -> Settings:
+        """What was configured: `perdure.ops.config.settings.Settings`, empty if nothing was."""
+        from perdure.ops.config.settings import Settings
+
+        return self.configured or Settings()
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
 
@@ -380,6 +391,8 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
 
     def close(self) -> None:
         """Gives the store back; sessions that are still open are not saved by this."""
+        if self.ending is not None:
+            self.ending.close()
         self.keeper.close()
         if self.backend.observers is not None:
             self.backend.observers.end()
@@ -413,11 +426,12 @@ def _doubt(actions: Actions, seq: int) -> str:
 
 
 def open_agent_store(
-    url: str,
+    url: str | os.PathLike[str] | None = None,
     *,
+    config: Settings | str | os.PathLike[str] | None = None,
     keys: Given | None = None,
-    lease_s: float = limits.LEASE_S,
-    protocol: str = values.DEFAULT,
+    lease_s: float | None = None,
+    protocol: str | None = None,
     witness: WitnessGiven | None = None,
     secrets: str | None = None,
     password: values.Secret | str | None = None,
@@ -433,6 +447,11 @@ def open_agent_store(
     base64, `file:/path`, `env:NAME`; of several the first seals, and the others open what was sealed under them. A
     store is sealed from its beginning or not at all.
 
+    Without a URL it is the store of the configuration: `perdure.yaml` here or above, or what `config` names (a path,
+    or settings that were loaded), under the `PERDURE_…` variables of the environment; all else that it says holds, too
+    (`docs/configuration.md`). With a URL nothing is looked for, unless there is `config`. What is given here is
+    stronger. Raises `ConfigError`.
+
     `lease_s` is how long an owner that has stopped moving keeps its sessions. `protocol` is how what is written from
     now on is encoded (`docs/protocols.md`); what is there is read whatever it was. `witness` is told outside of the
     store what is written, and asked before anything is read (`docs/protection.md`): the path of a file, an object with
@@ -442,6 +461,20 @@ def open_agent_store(
     `StoreFailedError`, `ProtocolError`, `WitnessFailedError`, `KeyNeededError`; with keys `KeyWrongError`,
     `StorePlainError`, `KeysError`.
     """
+    if url is None or config is not None:
+        from perdure.runtime.configured import open_configured
+
+        given: dict[str, Any] = {
+            "keys": keys,
+            "lease_s": lease_s,
+            "protocol": protocol,
+            "witness": witness,
+            "secrets": secrets,
+        }
+        given |= {"password": password, "journal": journal}
+        said = {name: value for name, value in given.items() if value is not None}
+        return open_configured(None if url is None else os.fspath(url), config, given=said | options)
+    protocol = values.DEFAULT if protocol is None else protocol
     values.check_protocol(protocol)
     if protocol == values.PICKLE and keys is None:
         raise ProtocolError(
@@ -450,7 +483,10 @@ def open_agent_store(
     guard = None if secrets is None else Guard(secrets)
     ring = None if keys is None else keys_from(keys)
     backend = open_store(url, keys=ring, password=password, **options)
-    store = AgentStore(backend if witness is None else _witnessed(backend, witness, ring), lease_s=lease_s)
+    store = AgentStore(
+        backend if witness is None else _witnessed(backend, witness, ring),
+        lease_s=limits.LEASE_S if lease_s is None else lease_s,
+    )
     store.backend.protocol = protocol
     if guard is not None:
         store.backend.guard = guard

@@ -1,1 +1,1 @@
-"""`perdure.yaml`: how a store and its agents are set up, apart from the code. `docs/configuration.md` lists every key."""
+"""`perdure.yaml`: how a store and its agents are set up, apart from the code. Its keys: `docs/configuration.md`."""

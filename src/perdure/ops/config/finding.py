@@ -13,7 +13,7 @@ ROOT_MARKS: Final = (".git", ".hg", "pyproject.toml")
 
 
 def find(given: str | os.PathLike[str] | None = None) -> Path | None:
-    """The file that is given, else that of `PERDURE_CONFIG`, else `perdure.yaml` here or above, up to the project's root.
+    """The file that is given, else that of `PERDURE_CONFIG`, else `perdure.yaml` here or above, in the project.
 
     Outside of a project only this folder is looked at: a file that somebody else put above it is none of ours.
     """

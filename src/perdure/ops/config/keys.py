@@ -68,7 +68,8 @@ def _told(declared: type) -> dict[str, str]:
         (body,) = (node for node in ast.parse(textwrap.dedent(inspect.getsource(one))).body)
         assert isinstance(body, ast.ClassDef)  # noqa: S101 - the source of a class
         for field, doc in itertools.pairwise(body.body):
-            is_text = isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant)
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and is_text:
+            if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+                continue
+            if isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant):
                 found[field.target.id] = " ".join(str(doc.value.value).split())
     return found

@@ -41,6 +41,7 @@ OF_URL: Final = (
     ("storage", "cold"),
     ("storage", "password"),
     ("storage", "witness"),
+    ("storage", "busy_s"),
     ("security", "keys"),
 )
 """Keys that belong to a store: where a stronger place says another `url`, those of the weaker ones do not count."""
@@ -189,7 +190,8 @@ def _merged(layers: list[Layer], places: dict[tuple[str, ...], str], problems: l
         def settings_customise_sources(
             cls,
             settings_cls: type[BaseSettings],
-            **_: PydanticBaseSettingsSource,
+            *_: PydanticBaseSettingsSource,
+            **__: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return tuple(InitSettingsSource(settings_cls, init_kwargs=layer.values) for layer in layers)
 

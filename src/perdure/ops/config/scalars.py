@@ -11,7 +11,7 @@ import re
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from perdure.ops.config.reading import Branch, Items, Node, Text
 from perdure.ops.units import seconds_of, size_of
@@ -21,6 +21,7 @@ from perdure.values.secret import PREFIX
 NOTHING: Final = ("", "~", "null")
 _INT: Final = re.compile(r"[+-]?(0|[1-9][0-9_]*)")
 _FLOAT: Final = re.compile(r"[+-]?(0|[1-9][0-9_]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NUMBERS: Final[dict[Any, re.Pattern[str]]] = {int: _INT, float: _FLOAT}
 _YES_OR_NO: Final = {"true": True, "false": False}
 
 
@@ -74,14 +75,8 @@ def _as(node: Node, option: Any, name: str) -> Any:
         values = get_args(option)
         return {key: value_of(one, values[1] if values else str, name) for key, one in node.items.items()}
     if isinstance(node, Branch) and dataclasses.is_dataclass(option):
-        return {key: value_of(one, _hints(option).get(key, str), key) for key, one in node.items.items()}
+        return {key: value_of(one, get_type_hints(option).get(key, str), key) for key, one in node.items.items()}
     raise _NotThisError
-
-
-def _hints(option: Any) -> dict[str, Any]:
-    import typing
-
-    return typing.get_type_hints(option)
 
 
 def _is_sequence(origin: Any) -> bool:
@@ -95,24 +90,22 @@ def _is_mapping(origin: Any) -> bool:
 def _scalar(node: Text, option: Any, origin: Any, name: str) -> Any:
     if origin is Literal and node.text in get_args(option):
         return node.text
-    if option is str:
+    if option in (str, Any):
         return node.text
     if option is Path:
         return Path(node.text)
     if option is Secret:
         return Secret(node.text) if node.text.startswith(PREFIX) else Secret(value=node.text)
-    if node.plain:
-        if option is bool and node.text in _YES_OR_NO:
-            return _YES_OR_NO[node.text]
-        if option is int and _INT.fullmatch(node.text):
-            return int(node.text)
-        if option is float and _FLOAT.fullmatch(node.text):
-            return float(node.text)
-    return _measure(node.text, option, name)
+    return _number(node.text, option, name, plain=node.plain)
 
 
-def _measure(text: str, option: Any, name: str) -> Any:
+def _number(text: str, option: Any, name: str, *, plain: bool) -> Any:
+    """A number, also with its unit, or yes or no."""
     try:
+        if plain and option is bool and text in _YES_OR_NO:
+            return _YES_OR_NO[text]
+        if plain and option in _NUMBERS and _NUMBERS[option].fullmatch(text):
+            return option(text)
         if option in (int, float) and is_seconds(name):
             return option(seconds_of(text))
         if option is int and is_bytes(name):
@@ -144,12 +137,34 @@ def _wanted(option: Any, name: str) -> str:
         return "a number of seconds, such as 30, 15min or 12h"
     if option is int and is_bytes(name):
         return "a number of bytes, such as 65536, 800KB or 2GB"
-    words: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    words: dict[Any, str] = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        Any: "a text",
+    }
     words |= {Path: "a path", Secret: "secret://env/NAME or secret://file/PATH"}
     origin = get_origin(option) or option
     if option not in words and _is_sequence(origin):
         return "a list"
     return words.get(option, "a mapping")
+
+
+def json_types(hint: Any, name: str) -> list[str]:
+    """What a value of this type may be in JSON."""
+    known: dict[Any, str] = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string"}
+    known |= {Any: "string", Path: "string", Secret: "string"}
+    found = {known.get(option) or _json_type(option) for option in _options(hint)}
+    has_unit = (is_seconds(name) or is_bytes(name)) and not {"integer", "number"}.isdisjoint(found)
+    return sorted(found | ({"string"} if has_unit else set()))
+
+
+def _json_type(option: Any) -> str:
+    origin = get_origin(option) or option
+    if origin is Literal:
+        return "string"
+    return "array" if _is_sequence(origin) else "object"
 
 
 def _shown(node: Node) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from perdure import limits, values
 from perdure.errors import RefusedError
 from perdure.ops.retention import Retention
+from perdure.stores.address import scheme_of
 from perdure.values import Secret
 
 
@@ -64,6 +65,8 @@ class Storage:
             raise RefusedError("url='': it is a path or a URL")
         if (self.hot, self.cold) != (None, None) and not self.url.startswith("tiered:"):
             raise RefusedError('hot and cold are for url: "tiered:"')
+        if self.busy_s is not None and (scheme_of(self.url) or "sqlite") not in ("sqlite", "file", "s3"):
+            raise RefusedError("busy_s is for sqlite, file and s3; the URL of a server says it itself: ?busy_s=…")
         if (self.hot is None) != (self.cold is None):
             raise RefusedError("hot and cold are said together")
         if not 0 < self.lease_s < float("inf"):
@@ -82,11 +85,11 @@ class RetentionSettings(Retention):
     zone: str = "UTC"
     """The time zone of the schedule, as the IANA names it."""
 
-    def policy(self) -> Retention:
-        """What stays."""
-        return Retention(
-            keep_last=self.keep_last, keep_s=self.keep_s, bytes_max=self.bytes_max, ended_s=self.ended_s
-        )
+    def policy(self, *, whole: bool = True) -> Retention:
+        """What stays of a `whole` store; of one session, what only makes sense for a store is left out."""
+        if not whole:
+            return Retention(keep_last=self.keep_last, keep_s=self.keep_s)
+        return Retention(keep_last=self.keep_last, keep_s=self.keep_s, bytes_max=self.bytes_max, ended_s=self.ended_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +151,18 @@ SECTIONS: Final[dict[str, Section]] = {
         "turns it on as it is.",
         agent="progress",
     ),
+    "failure_policy": Section(
+        "perdure.recovery.failure_policy.FailurePolicy",
+        "What is done when an agent fails, for agents that do not declare `failures`. `failure_policy: {}` turns it on "
+        "as it is.",
+        without=frozenset({"classify", "chooser"}),
+        agent="failures",
+    ),
     "retention": Section(f"{_HERE}.RetentionSettings", "What stays of old sessions, and when the rest goes."),
     "journal": Section("perdure.ops.journal.policy.Journal", "The mirror of the action journal in files."),
     "metrics": Section(f"{_HERE}.MetricsSettings", "Metrics of the programs that open the store by this file."),
+    "alerts": Section(
+        "perdure.ops.alerts.policy.AlertPolicy", "When somebody should look: the limits of `perdure alerts`."
+    ),
 }
 """Every section, in the order in which they are shown."""
-

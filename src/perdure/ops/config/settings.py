@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from perdure.ops.alerts.policy import AlertPolicy
     from perdure.ops.config.sections import (
         MetricsSettings,
         RetentionSettings,
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
         Storage,
     )
     from perdure.ops.journal.policy import Journal
+    from perdure.recovery.failure_policy import FailurePolicy
     from perdure.recovery.loops import ProgressPolicy
     from perdure.recovery.restore_policy import RestorePolicy
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +38,21 @@ class Settings:
     security: Security | None = None
     recovery: RestorePolicy | None = None
     progress: ProgressPolicy | None = None
+    failure_policy: FailurePolicy | None = None
     retention: RetentionSettings | None = None
     journal: Journal | None = None
     metrics: MetricsSettings | None = None
+    alerts: AlertPolicy | None = None
     places: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     file: Path | None = None
 
 
-def filled(declared: T, settings: Settings) -> T:
-    """How an agent is declared, with the policies of the settings where it declares none of its own."""
+def missing_of(declared: Any, settings: Settings) -> dict[str, Any]:
+    """The policies that the settings have and this declaration of an agent has not, by the name of its field."""
     from perdure.ops.config.sections import SECTIONS
 
-    missing: dict[str, Any] = {
+    return {
         section.agent: getattr(settings, name)
         for name, section in SECTIONS.items()
         if section.agent is not None and getattr(declared, section.agent) is None
     }
-    return dataclasses.replace(declared, **missing)  # type: ignore[type-var]
