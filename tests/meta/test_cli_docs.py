@@ -43,7 +43,7 @@ def test_every_option_is_in_the_section_of_its_command(command: str) -> None:
 
 
 def test_no_option_is_written_that_is_not_there() -> None:
-    there = set().union(*map(options, COMMANDS)) | {"--version", "--help"}
+    there = set().union(*map(options, COMMANDS)) | {"--version", "--config", "--help"}
     assert set(re.findall(r"--[a-z][a-z-]*", PAGE)) <= there
 
 
