@@ -58,14 +58,14 @@ def _value_not_recorded(patch: pytest.MonkeyPatch) -> None:
 def _undo_before_record(patch: pytest.MonkeyPatch) -> None:
     right = Journal.commit
 
-    def commit(self: Any, *drafts: Any, then: Any = None) -> Any:
+    def commit(self: Any, *drafts: Any, then: Any = None, **more: Any) -> Any:
         for draft in drafts:
             for seq in draft.body["undo"] if draft.kind == "rolled_back" else ():
                 try:
                     yield from self._undo(seq)
                 except Suspended as suspended:
                     raise self.leave(suspended) from None
-        yield from right(self, *drafts, then=then)
+        yield from right(self, *drafts, then=then, **more)
 
     patch.setattr(Journal, "commit", commit)
 

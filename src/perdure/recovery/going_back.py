@@ -122,13 +122,16 @@ def driven(steps: Steps, opened: Opened, after: Draft, *, told: dict[str, Any] |
                 case ReadAll():
                     answer = opened.reader.entries()
                 case Commit() as commit:
-                    first, *rest = commit.drafts
-                    first = replace(first, body=first.body | (told or {}))
-                    bodies.append(first.body)
-                    answer = opened.writer.commit(Commit((first, *rest, after), commit.then))
+                    drafts = tuple(_with(draft, told or {}) for draft in commit.drafts)
+                    bodies += [draft.body for draft in drafts if draft.kind == "rolled_back"]
+                    answer = opened.writer.commit(Commit((*drafts, after), commit.then, commit.taken))
                 case AwaitTime():
                     answer = None  # nothing runs again: a person is asked at once
                 case other:
                     raise AssertionError(f"a rollback without code runs nothing, but asked for {other}")
     except (StopIteration, RolledBack):
         return bodies[0]
+
+
+def _with(draft: Draft, told: dict[str, Any]) -> Draft:
+    return replace(draft, body=draft.body | told) if draft.kind == "rolled_back" else draft
