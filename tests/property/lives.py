@@ -14,6 +14,7 @@ from typing import Any
 
 import perdure
 from perdure.errors import RecordedError, SuspendedError
+from perdure.recovery import SavePolicy
 from perdure.runtime.store import AgentStore
 from perdure.session.parallel import THREAD
 from perdure.stores import open_store
@@ -56,6 +57,7 @@ class _Life:
     in_loop: bool = False
     changed: bool = False
     renewing: bool = False
+    saves: SavePolicy | None = None
     version: int = 0
     again: int = 0
     status: str = "stuck"
@@ -77,20 +79,20 @@ class _Life:
         fingerprint = "2" if self.changed and self.program.changed is not None else "1"
         with living(self.world, code=fingerprint):
             if form == "handle":
-                return loops.handle(self.store, SESSION, ops) if self.in_loop else self._handle(ops)
+                return loops.handle(self.store, SESSION, ops, saves=self.saves) if self.in_loop else self._handle(ops)
 
             def agent(s: perdure.Session) -> Any:
                 return perform(form, ops, s)
 
             if self.in_loop:
                 agent = loops.agent(form, ops)
-            agent = (perdure.steps if form == "steps" else perdure.agent)(version=self.named)(agent)
+            agent = (perdure.steps if form == "steps" else perdure.agent)(version=self.named, saves=self.saves)(agent)
             outcome = self.store.run(agent, SESSION, input="go")
             return outcome.status, outcome.error if outcome.status == "failed" else outcome.result
 
     def _handle(self, ops: tuple[Op, ...]) -> tuple[str, Any]:
         try:
-            with self.store.session(SESSION, version=self.named) as s:
+            with self.store.session(SESSION, version=self.named, saves=self.saves) as s:
                 perform("handle", ops, s)
         except SuspendedError:
             return "waiting", None
@@ -133,10 +135,11 @@ def live(
     backend: Store | None = None,
     in_loop: bool = False,
     renewing: bool = False,
+    saves: SavePolicy | None = None,
 ) -> End:
     """The end of a program that is killed at these instants, helped when it waits, repaired when it failed."""
     world = World(crash_at)
-    life = _Life(program, AgentStore(backend or open_store("memory:")), world, in_loop, renewing=renewing)
+    life = _Life(program, AgentStore(backend or open_store("memory:")), world, in_loop, renewing=renewing, saves=saves)
     try:
         asked = life.go()
         world.crash_at = ()
@@ -204,9 +207,10 @@ def everywhere(
     place: Callable[[], Store] | None = None,
     in_loop: bool = False,
     renewing: bool = False,
+    saves: SavePolicy | None = None,
 ) -> str | None:
     """Crashes a program at every instant; the first difference from its unharmed end, or from `want`."""
-    unharmed = live(program, backend=place() if place else None, in_loop=in_loop)
+    unharmed = live(program, backend=place() if place else None, in_loop=in_loop, saves=saves)
     want = want or unharmed
     if want.status not in ("completed", "idle"):
         return f"unharmed: {want.status} {want.result}"
@@ -215,7 +219,7 @@ def everywhere(
         return f"unharmed: {found}"
     for at in crashes(unharmed.instants, pairs=pairs):
         backend = place() if place else None
-        found = judge(want, live(program, at, backend=backend, in_loop=in_loop, renewing=renewing))
+        found = judge(want, live(program, at, backend=backend, in_loop=in_loop, renewing=renewing, saves=saves))
         if found:
             return f"crash at {at}: {found}"
     return None

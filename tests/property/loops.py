@@ -12,6 +12,7 @@ from typing import Any
 
 import perdure
 from perdure.errors import SuspendedError
+from perdure.recovery import SavePolicy
 from perdure.runtime.store import AgentStore
 from perdure.session.rules.call import DECLARED
 from perdure.session.waiting import in_thread
@@ -127,11 +128,11 @@ def agent(form: str, ops: tuple[Op, ...]) -> Any:
     return agent
 
 
-def handle(store: AgentStore, session: str, ops: tuple[Op, ...]) -> tuple[str, Any]:
+def handle(store: AgentStore, session: str, ops: tuple[Op, ...], *, saves: SavePolicy | None = None) -> tuple[str, Any]:
     """The program on a handle of an event loop: its status, and its error."""
 
     async def use() -> None:
-        async with store.aio.session(session) as s:
+        async with store.aio.session(session, saves=saves) as s:
             await in_thread(perform, "handle", ops, InLoop(s))  # type: ignore[arg-type]
 
     try:

@@ -111,7 +111,7 @@ def gc(
 
 def _stay(opened: AgentStore, cron: str, retention: Retention, *, zone: str, as_json: bool) -> None:
     """Does it by the timetable until a signal comes. With JSON each report is one line."""
-    stopping = importlib.import_module("perdure.runtime.runner").stopping_on_signals
+    stopping = importlib.import_module("perdure.runtime.signals").stopping_on_signals
     done = (lambda found: output.line(shape.gc(found))) if as_json else _tell
     schedule = opened.schedule_gc(
         cron, retention, zone=zone, on_done=done, on_error=lambda error: output.warn(f"failed: {error}")

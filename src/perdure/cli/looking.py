@@ -123,7 +123,7 @@ def show(
         output.say(f"it goes in circles: {found.circling}")
     _section("restore points", [_point(p) for p in found.points], ("seq", "name", "reason", "", "age"), number)
     inspections = [_inspection(p) for p in found.inspections]
-    _section("for inspection only", inspections, ("seq", "reason", "absent", "age"), number)
+    _section("for inspection only", inspections, ("seq", "reason", "", "absent", "age"), number)
     if found.inspections and number:
         newest = found.inspections[-1].seq
         output.say(f"to look at it: {where.command('state', session, '--at', newest)}")
@@ -205,7 +205,9 @@ def _point(found: PointDetail) -> tuple[object, ...]:
 
 def _inspection(found: InspectionDetail) -> tuple[object, ...]:
     absent = ", ".join(one.path for one in found.absent)
-    return found.seq, one_line(found.reason, chars_max=50), one_line(absent, chars_max=50), age(found.time_us)
+    automatic = "automatic" if found.automatic else ""
+    reason = one_line(found.reason, chars_max=50)
+    return found.seq, reason, automatic, one_line(absent, chars_max=50), age(found.time_us)
 
 
 def _branch(found: LogBranch) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from perdure import values
 from perdure.cli.text import one_line
 from perdure.log import points
-from perdure.log.branch import INSPECTION, REENTRY, RESTORE_POINT
+from perdure.log.branch import AUTOMATIC, INSPECTION, REENTRY, RESTORE_POINT
 from perdure.session.keeping.lease import owner_text
 from perdure.session.rules import call as calls
 
@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Entry
 
-_FLAGS: Final = ((REENTRY, "re-entry point"), (RESTORE_POINT, "restore point"), (INSPECTION, "inspection only"))
+_FLAGS: Final = (
+    (REENTRY, "re-entry point"),
+    (RESTORE_POINT, "restore point"),
+    (INSPECTION, "inspection only"),
+    (AUTOMATIC, "automatic"),
+)
 
 
 def line(entry: Entry) -> str:

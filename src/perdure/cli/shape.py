@@ -109,7 +109,7 @@ def point(found: PointDetail) -> dict[str, Any]:
 def inspection(found: InspectionDetail) -> dict[str, Any]:
     """A snapshot for inspection."""
     told = {"seq": found.seq, "reason": found.reason or None, "absent": absent(found.absent)}
-    return {**told, "time": moment(found.time_us)}
+    return {**told, "automatic": found.automatic, "time": moment(found.time_us)}
 
 
 def absent(found: Iterable[Absence]) -> list[dict[str, Any]]:

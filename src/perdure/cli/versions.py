@@ -67,7 +67,7 @@ def migrate(
 
 def _stoppable(store: AgentStore, to: str, **options: Any) -> Migration:
     """A first signal ends it once the session that it is at is done."""
-    stopping = importlib.import_module("perdure.runtime.runner").stopping_on_signals
+    stopping = importlib.import_module("perdure.runtime.signals").stopping_on_signals
     heard: list[str] = []
 
     def stop(name: str) -> None:

@@ -21,8 +21,9 @@ SNAPSHOTS: Final = frozenset({"saved", "edited", "migrated"})
 REPLACING: Final = frozenset({"edited", "migrated"})
 """Those of them that put another state in the place of the one at the re-entry point that they are about."""
 
-REENTRY, RESTORE_POINT, INSPECTION = 1, 2, 4
-"""Flags of a snapshot: code can start from here; the agent's own code made it; made for people to look at only."""
+REENTRY, RESTORE_POINT, INSPECTION, AUTOMATIC = 1, 2, 4, 8
+"""Flags of a snapshot: code can start from here; the agent's own code made it; made for people to look at only; and not
+asked for by anybody, but by what the agent declares."""
 
 
 def leaves(entry: Entry) -> int | None:
@@ -88,6 +89,11 @@ def is_inspection(entry: Entry) -> bool:
     return entry.kind == "saved" and bool(entry["flags"] & INSPECTION)
 
 
+def is_automatic(entry: Entry) -> bool:
+    """Whether this snapshot was made because a policy says so."""
+    return entry.kind == "saved" and bool(entry["flags"] & AUTOMATIC)
+
+
 @dataclass(frozen=True, slots=True)
 class Absence:
     """Something that could not be stored and is missing from snapshot `seq`: where, of which class, and why."""
@@ -102,7 +108,7 @@ class Absence:
 
 
 def is_beside(entry: Entry) -> bool:
-    """Whether this snapshot was taken when an error ended the run, or lacks something: no branch ends in it."""
+    """Whether this snapshot is about the end of a run, lacks something, or is automatic: no branch ends in it."""
     return "absent" in entry.body
 
 

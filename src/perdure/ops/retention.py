@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from perdure import limits
 from perdure.errors import RefusedError
-from perdure.log.branch import REENTRY, RESTORE_POINT
+from perdure.log.branch import AUTOMATIC, REENTRY, RESTORE_POINT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -67,11 +67,17 @@ def asked_for(facts: Facts, policy: Retention, *, now_us: int, pinned: int) -> s
     """The snapshots that stay for their own sake. `pinned`: all up to this record belong to forks, too."""
     found = {seq for seq in facts.named if seq in facts.points}
     found |= {seq for seq in facts.points if seq <= pinned or seq >= facts.summary.reentry}
+    found -= {seq for seq in automatic(facts)[:-1] if seq > pinned}
     found |= {facts.summary.parent, facts.summary.reentry} & facts.points.keys()
     if policy.keep_s is not None:
         found |= {seq for seq in facts.points if seq >= _oldest_young(facts, policy.keep_s, now_us=now_us)}
     mine = (seq for seq in lineage(facts, facts.summary.parent) if facts.points[seq].flags & RESTORE_POINT)
     return found | set(islice((seq for seq in mine if seq not in facts.named), policy.keep_last or 0))
+
+
+def automatic(facts: Facts) -> list[int]:
+    """The snapshots that nobody asked for, in order. The code never meets them again, and nothing comes from one."""
+    return sorted(seq for seq, point in facts.points.items() if point.flags & AUTOMATIC)
 
 
 def _oldest_young(facts: Facts, keep_s: float, *, now_us: int) -> float:
@@ -114,6 +120,9 @@ def _points_and_records(facts: Facts, snapshots: Collection[int], *, pinned: int
         for first, last in _answered(facts, found.snapshots):
             keep.update(range(first, last + 1), facts.open.get(first, ()))
         found.snapshots |= {seq for seq in facts.points if seq in keep}
+    free = {seq for seq in automatic(facts) if seq > pinned}.difference(snapshots)
+    found.snapshots -= free
+    keep -= free
     return found
 
 

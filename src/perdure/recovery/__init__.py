@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perdure.recovery.loops import Circling, ProgressPolicy
     from perdure.recovery.messages import MessageProblem, acompleted, completed, problems
     from perdure.recovery.restore_policy import RestorePolicy
+    from perdure.recovery.save_policy import SavePolicy
     from perdure.session.rules.failing import Candidate, Failed
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "MessageProblem",
     "ProgressPolicy",
     "RestorePolicy",
+    "SavePolicy",
     "Scene",
     "acompleted",
     "aexplored",
@@ -45,6 +47,7 @@ _LATE = {
     "MessageProblem": "perdure.recovery.messages",
     "ProgressPolicy": "perdure.recovery.loops",
     "RestorePolicy": "perdure.recovery.restore_policy",
+    "SavePolicy": "perdure.recovery.save_policy",
     "Scene": "perdure.recovery.hooks",
     "acompleted": "perdure.recovery.messages",
     "aexplored": "perdure.recovery.exploring",

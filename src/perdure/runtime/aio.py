@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from perdure import limits
 from perdure.runtime.aio_journal import AsyncJournal
 from perdure.runtime.branching import ENDED
+from perdure.runtime.stopping import AsyncStopping
 from perdure.runtime.watching import AsyncWatching
 from perdure.session.keeping.opening import NO_INPUT
 from perdure.session.waiting import in_thread
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from perdure.recovery.hooks import Hooks
     from perdure.recovery.preview import Preview
     from perdure.recovery.restore_policy import RestorePolicy
+    from perdure.recovery.save_policy import SavePolicy
     from perdure.recovery.verify import Report
     from perdure.runtime.content import ActionContent
     from perdure.runtime.copying import Copied
@@ -80,7 +82,7 @@ class AsyncHandle:
             await self._session.__aexit__(kind, error, trace)
 
 
-class AsyncStore(AsyncWatching, AsyncJournal):
+class AsyncStore(AsyncWatching, AsyncStopping, AsyncJournal):
     """Found at `store.aio`. What each method does, returns and raises is told at its namesake in `AgentStore`."""
 
     def __init__(self, store: AgentStore) -> None:
@@ -159,6 +161,7 @@ class AsyncStore(AsyncWatching, AsyncJournal):
         progress: Any = None,
         restore: RestorePolicy | str | None = None,
         hooks: Hooks | None = None,
+        saves: SavePolicy | None = None,
     ) -> AsyncHandle:
         """A handle: `async with store.aio.session("chat-7") as s`. See `AgentStore.session`.
 
@@ -181,6 +184,7 @@ class AsyncStore(AsyncWatching, AsyncJournal):
                 progress=progress,
                 restore=restore,
                 hooks=hooks,
+                saves=saves,
             )
         )
 

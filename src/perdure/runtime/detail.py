@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from perdure.log import branches as log_branches
 from perdure.log import origin, points
 from perdure.log.action import Action, Actions
-from perdure.log.branch import Absence, absent, branch, is_inspection, is_reentry, is_restore_point
+from perdure.log.branch import Absence, absent, branch, is_automatic, is_inspection, is_reentry, is_restore_point
 from perdure.log.choices import Choice, Course
 from perdure.log.interventions import Intervention, interventions
 from perdure.recovery.loops import circling
@@ -44,6 +44,8 @@ class InspectionDetail:
     reason: str
     absent: tuple[Absence, ...]
     time_us: int
+    automatic: bool = False
+    """Whether it was made because the agent's `SavePolicy` says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,9 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
         origin=None if "origin" not in opening.body else Origin(**opening["origin"]),
         children=tuple(sorted(store.sessions(parent=session), key=lambda child: child.id)),
         inspections=tuple(
-            InspectionDetail(e.seq, e["reason"] or "", absent(e), e.time_us) for e in entries if is_inspection(e)
+            InspectionDetail(e.seq, e["reason"] or "", absent(e), e.time_us, is_automatic(e))
+            for e in entries
+            if is_inspection(e)
         ),
         choices=tuple(course.choices),
         interventions=tuple(interventions(entries)),

@@ -5,9 +5,6 @@ Enters its code until the session is over or must wait.
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import threading
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from perdure.errors import (
@@ -27,7 +24,7 @@ from perdure.session.waiting import is_cancelled
 from perdure.values import outward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterator
+    from collections.abc import Callable, Coroutine, Generator
 
     from perdure.session.async_session import AsyncSession
     from perdure.session.session import Session
@@ -107,7 +104,7 @@ def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool, ready: Callab
         return Outcome("waiting", reason=str(suspended))
     except Stopped as stopped:
         if not stopped.recorded:
-            yield session.note_status(stopped.status, reason=str(stopped))
+            yield session.note_stopped(stopped.status, reason=str(stopped))
         cause = stopped.__cause__ if isinstance(stopped.__cause__, Exception) else None
         return Outcome(stopped.status, error=cause, reason=str(stopped))
     except Idle as idle:
@@ -155,28 +152,3 @@ def in_a_loop(work: Coroutine[Any, Any, T], *, instead: str) -> T:
         return asyncio.run(work)
     work.close()
     raise EntryError(f"an event loop is running here, and this would block it: await {instead}")
-
-
-@contextlib.contextmanager
-def stopping_on_signals(stop: Callable[[str], None]) -> Iterator[None]:
-    """Within it, the first SIGINT or SIGTERM calls `stop` with its name.
-
-    A second one ends the run at once (`KeyboardInterrupt`).
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    seen: list[int] = []
-
-    def handle(number: int, _frame: Any) -> None:
-        if seen:
-            raise KeyboardInterrupt
-        seen.append(number)
-        stop(signal.Signals(number).name)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

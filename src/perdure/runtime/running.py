@@ -19,6 +19,8 @@ from perdure.runtime.nursery import Nursery
 from perdure.runtime.outcome import Outcome
 from perdure.runtime.restoring import EXACTLY, Climb, handle_of, hooked, policy_of, ready_of
 from perdure.runtime.shared import Shared
+from perdure.runtime.signals import stopping_on_signals
+from perdure.runtime.stopping import Open, Stopping
 from perdure.session.declare import Agent, agent_of, undos_of
 from perdure.session.keeping.delivery import deliver
 from perdure.session.keeping.lease import Keeper, new_owner
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from perdure.ops.config.settings import Settings
     from perdure.recovery.hooks import Hooks
     from perdure.recovery.restore_policy import RestorePolicy
+    from perdure.recovery.save_policy import SavePolicy
     from perdure.runtime.aio import AsyncStore
     from perdure.runtime.outcome import Question
     from perdure.session.async_session import AsyncSession
@@ -54,7 +57,7 @@ Take: TypeAlias = "Callable[..., Opened]"
 """How a session is taken to be written to: held, or shared."""
 
 
-class Running(watching.Watching):
+class Running(watching.Watching, Stopping):
     """The part of `AgentStore` that opens sessions and runs code in them."""
 
     configured: Settings | None = None
@@ -63,6 +66,7 @@ class Running(watching.Watching):
     def __init__(self, backend: Backend, *, lease_s: float = limits.LEASE_S) -> None:
         self.backend, self._lease_s = backend, lease_s
         self.keeper = Keeper(backend, lease_s=lease_s)
+        self._open_here = Open()
 
     @functools.cached_property
     def _owner(self) -> str:
@@ -344,15 +348,16 @@ class Running(watching.Watching):
         progress: Any = None,
         restore: RestorePolicy | str | None = None,
         hooks: Hooks | None = None,
+        saves: SavePolicy | None = None,
     ) -> Session:
         """A handle: your own code goes on with the session.
 
         `save()` and a clean `with` exit commit; an exception saves nothing but its `failed` status. `state` is a typed
         state. `optimistic` takes no lease: several may have the session open, and of two commits on the same log one
         holds; the other is `ConflictError`, and its caller opens the session again. `version` is that of the state that
-        the code works on, and a state of another is migrated; `validate`, `progress` and `hooks` as for `agent`.
-        `restore` is `exact` unless it is given. Raises `HeldError`, `SessionUnknownError` (with `create=False`),
-        `VersionError`.
+        the code works on, and a state of another is migrated; `validate`, `progress`, `hooks` and
+        `saves` as for `agent`. `restore` is `exact` unless it is given. Raises `HeldError`, `SessionUnknownError` (with
+        `create=False`), `VersionError`.
         """
         declared, opening = self._to_handle(
             session,
@@ -360,6 +365,7 @@ class Running(watching.Watching):
             append_only,
             strict=strict,
             validate=validate,
+            saves=saves,
             version=version,
             progress=progress,
             create=create,
@@ -419,9 +425,12 @@ class Running(watching.Watching):
         validate: Check | None = None,
         progress: Any = None,
         hooks: Hooks | None = None,
+        saves: SavePolicy | None = None,
         **options: Any,
     ) -> tuple[Agent, Opening]:
-        declared = Agent("handle", tuple(append_only), strict, version, state, validate, progress=progress, hooks=hooks)
+        declared = Agent(
+            "handle", tuple(append_only), strict, version, state, validate, progress=progress, hooks=hooks, saves=saves
+        )
         target = Target(version, "", state, validate)
         opening = Opening(
             session=check_session_id(session), version=version, target=target, lease_s=self._lease_s, **options
@@ -472,7 +481,7 @@ class Running(watching.Watching):
                 failing.callback(face.close)
                 _read_along(face, opened, declared.progress)
                 failing.pop_all()
-        return face
+        return self._open_here.add(face)
 
     async def _open_async(
         self,
@@ -502,7 +511,7 @@ class Running(watching.Watching):
                 failing.push_async_callback(face.close)
                 await in_thread(_read_along, face, opened, declared.progress)
                 failing.pop_all()
-        return face
+        return self._open_here.add(face)
 
     def _offered(self, opening: Opening) -> AbstractContextManager[None]:
         return restore.offered(self.backend, opening.session)
@@ -535,7 +544,7 @@ def filled(declared: Agent, settings: Settings) -> Agent:
 
 
 def _stopping_on_signals(opened: Face) -> AbstractContextManager[None]:
-    return runner.stopping_on_signals(opened.stop)
+    return stopping_on_signals(opened.stop)
 
 
 def _forget_children(opened: Face, error: BaseException) -> None:

@@ -338,6 +338,10 @@ class AsyncSession(AsyncDriver):
         """Records a status in which nothing else changes."""
         await self._drive(self._core.commit(status(name, reason=reason, waits=waits)))
 
+    async def note_stopped(self, name: str, *, reason: str) -> None:
+        """Records that the run was asked to stop, as `Session.note_stopped` does."""
+        await self._drive(self._core.stopped(name, reason=reason))
+
     async def drained(self) -> None:
         """Waits until every call in flight has ended and is recorded; tasks that go on cannot call any more."""
         if self._core.leaving is None:
@@ -382,7 +386,7 @@ class AsyncSession(AsyncDriver):
                 await self.note_status("waiting", reason=str(why), waits=why.seqs)
             elif isinstance(why, StoppedError):
                 if not why.recorded:
-                    await self.note_status("paused", reason=str(why))
+                    await self.note_stopped("paused", reason=str(why))
             elif isinstance(why, Exception | asyncio.CancelledError) and not isinstance(why, StoreError | ClosedError):
                 await self.note_failure(why)
         finally:

@@ -50,6 +50,7 @@ class Agent:
     progress: Any = None
     failures: Any = None
     hooks: Hooked | None = None
+    saves: Any = None
 
 
 def action(
@@ -139,6 +140,7 @@ def agent(
     progress: Any = None,
     failures: Any = None,
     hooks: Hooked | None = None,
+    saves: Any = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def agent(fn: Any = None, /, **options: Any) -> Any:
     """Declares a *script*: resumed by running it again from its top, every recorded call answered.
@@ -150,6 +152,7 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `perdure.recovery.Hooks` that make ready what is no data (`docs/restoring.md`), `failures` a
     `perdure.recovery.FailurePolicy` (`docs/failures.md`); `progress` is a `perdure.recovery.ProgressPolicy`: the
     session is read along (`docs/circles.md`).
+    `saves` is a `perdure.recovery.SavePolicy`: when snapshots are made without the code asking (`docs/snapshots.md`).
     """
     return _declare(fn, "script", options)
 
@@ -168,6 +171,7 @@ def steps(
     progress: Any = None,
     failures: Any = None,
     hooks: Hooked | None = None,
+    saves: Any = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def steps(fn: Any = None, /, **options: Any) -> Any:
     """Declares *steps*: a function called again and again until `s.complete(result)`.

@@ -39,6 +39,7 @@ from perdure.session.table import Table, parts_as_html
 from perdure.session.trying import Trying, is_coroutine
 from perdure.session.typed import Typed
 from perdure.session.waiting import is_cancelled
+from perdure.stores.observing import Judged
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -97,7 +98,8 @@ class Face:
         self.labels: dict[str, str] = opened.opening["labels"]
         self._opened, self._code, self._accept_change = opened, code, accept_change
         self._declared, self._keeper = declared, keeper
-        self._core = self.CORE(
+        self._core = self._decider(
+            declared,
             form=opened.opening["form"],
             nonce=opened.opening["nonce"],
             undos=ChainMap({CANCEL: self.children.cancel, UNSHARE: self._unshare}, undos),
@@ -128,6 +130,21 @@ class Face:
         if not opened.writer.is_shared:
             keeper.keep(opened.lease)
             self._watch()
+
+    def _decider(self, declared: Agent, **options: Any) -> Core:
+        """What decides; that of a replay never makes snapshots by itself."""
+        if declared.saves is None or self.CORE is not Core:
+            return self.CORE(**options)
+        from perdure.session.rules.automatic import AutomaticCore
+
+        core = AutomaticCore(declared.saves, **options)
+        core.before_look, core.on_refused = self._sync_typed, self._not_saved
+        return core
+
+    def _not_saved(self, reason: str, error: Exception) -> None:
+        """A snapshot that was due could not be made."""
+        if (observers := self._opened.reader.store.observers) is not None:
+            observers.tell(Judged(self.id, "unsaved", reason, {"error": str(error)}))
 
     # --- what the code reads ------------------------------------------------------------------------------------------
 

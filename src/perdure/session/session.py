@@ -321,6 +321,10 @@ class Session(Face):
         """Records a status in which nothing else changes."""
         self._drive(self._core.commit(status(name, reason=reason, waits=waits)))
 
+    def note_stopped(self, name: str, *, reason: str) -> None:
+        """Records that the run was asked to stop, with its state if that is to be kept."""
+        self._drive(self._core.stopped(name, reason=reason))
+
     def close(self, *, save: bool = False) -> None:
         """Gives the session back. What was not saved is saved only with `save`, as the end of a `with` block does."""
         try:
@@ -350,7 +354,7 @@ class Session(Face):
                 self.note_status("waiting", reason=str(error), waits=error.seqs)
             elif isinstance(error, StoppedError):
                 if not error.recorded:
-                    self.note_status("paused", reason=str(error))
+                    self.note_stopped("paused", reason=str(error))
             elif isinstance(error, Exception) and not isinstance(error, StoreError | ClosedError):
                 self.note_failure(error)
         finally:

@@ -14,6 +14,7 @@ from perdure.session.rules.attempt import divergence
 from perdure.session.rules.flights import Flights
 from perdure.session.rules.inbox import Inbox
 from perdure.session.rules.request import AwaitSiblings, Commit, Draft, ReadAll, Steps
+from perdure.session.rules.status import status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,6 +141,15 @@ class Ground:
     ) -> Steps:
         """Goes back, and leaves."""
         raise NotImplementedError
+
+    def before_stop(self, *, reason: str) -> Steps:  # noqa: ARG002 - sessions with a policy use it
+        """The records that go before the status of a session that a person stops."""
+        yield from ()
+        return []
+
+    def stopped(self, name: str, *, reason: str) -> Steps:
+        """Records that the run was asked to stop."""
+        yield from self.commit(status(name, reason=reason))
 
     def whole(self) -> Steps:
         """All entries of the log, read once."""

@@ -121,8 +121,9 @@ class Inbox:
 
     def _obey(self, commands: list[Sent]) -> Steps:
         drafts = items.obeyed(commands, waits=self.waits)
-        yield from self._journal.commit(*drafts, taken=items.numbers(commands))
         body = drafts[-1].body
+        beside = yield from self._journal.before_stop(reason=body["reason"])
+        yield from self._journal.commit(*beside, *drafts, taken=items.numbers(commands))
         raise self._journal.leave(Stopped(body["reason"], status=body["status"], recorded=True))
 
     # --- messages -----------------------------------------------------------------------------------------------------

@@ -38,9 +38,10 @@ def inspection(core: Core, *, reason: str | None, failed: bool = False) -> Steps
     if not delta:
         return []
     found = search_delta(delta) if core.guard.looks else None
-    body = _body(core.parent_point, delta if found is None else found.data, reason=reason)
-    told = {"absent": [[mark.path, mark.type, mark.why] for mark in absent]} if failed or absent else {}
-    return [Draft("saved", body | told)]
+    told = inspection_body(core.parent_point, delta if found is None else found.data, reason=reason)
+    if failed or absent:
+        told["absent"] = [[mark.path, mark.type, mark.why] for mark in absent]
+    return [Draft("saved", told)]
 
 
 def _difference(recorded: Mapping[str, Any], parts: Mapping[str, Any]) -> tuple[bytes, list[values.AbsentValue]]:
@@ -56,5 +57,6 @@ def _difference(recorded: Mapping[str, Any], parts: Mapping[str, Any]) -> tuple[
     return values.encode(ops) if ops else b"", absent
 
 
-def _body(parent: int, delta: bytes, *, reason: str | None) -> dict[str, Any]:
+def inspection_body(parent: int, delta: bytes, *, reason: str | None) -> dict[str, Any]:
+    """The record of one that comes from the snapshot `parent`."""
     return {"parent": parent, "delta": delta, "flags": INSPECTION, "name": None, "reason": reason, "open": []}

@@ -22,7 +22,7 @@ from perdure.errors import (
 )
 from perdure.log import points
 from perdure.log.action import Action, Actions
-from perdure.log.branch import INSPECTION, REENTRY, REPLACING, RESTORE_POINT, branch
+from perdure.log.branch import REENTRY, REPLACING, RESTORE_POINT, branch
 from perdure.log.marks import key_mark, name_mark
 from perdure.session.rules import argument, failure
 from perdure.session.rules import call as calls
@@ -32,7 +32,7 @@ from perdure.session.rules.children import starts_elsewhere
 from perdure.session.rules.core import Journal
 from perdure.session.rules.failing import Failing
 from perdure.session.rules.flights import Flights
-from perdure.session.rules.inspecting import inspection
+from perdure.session.rules.inspecting import inspection, inspection_body
 from perdure.session.rules.ledger import Ledger
 from perdure.session.rules.parts import State
 from perdure.session.rules.request import AwaitFlights, Draft, StateAt, Steps
@@ -214,15 +214,7 @@ class Core(Journal):
             changes = self._changes()
         except (StorableError, StateChangedError):
             return (yield from inspection(self, reason=reason))
-        body = {
-            "parent": self.parent_point,
-            "delta": changes.data,
-            "flags": INSPECTION,
-            "name": None,
-            "reason": reason,
-            "open": [],
-        }
-        return [Draft("saved", body)]
+        return [Draft("saved", inspection_body(self.parent_point, changes.data, reason=reason))]
 
     def _open(self) -> set[int]:
         """What can still be claimed after a re-entry here.
@@ -416,7 +408,7 @@ class Core(Journal):
         What a handle's code left unsaved is its own affair, and not written.
         """
         failed = self.failed(error, reason=reason)
-        beside = [] if self.form == "handle" else (yield from inspection(self, reason=reason, failed=True))
+        beside = [] if self.form == "handle" else (yield from self.scene(reason=reason))
         try:
             yield from self.commit(failed, *beside)
         except StorableError as refused:
@@ -424,6 +416,10 @@ class Core(Journal):
                 raise
             _log.warning("no snapshot of the state as it is now: %s", refused)
             yield from self.commit(failed)
+
+    def scene(self, *, reason: str) -> Steps:
+        """The records of the state as an error has left it."""
+        return (yield from inspection(self, reason=reason, failed=True))
 
     def failed(self, error: BaseException, *, reason: str) -> Draft:
         """The status of a run that an error ended.
