@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from email.message import Message
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -238,6 +240,14 @@ def test_a_server_is_left_alone_for_as_long_as_it_asks():
         assert error_kinds.retry_after_s(RateLimitError(headers)) == pytest.approx(
             wait_s, abs=3.0 if wait_s == 90 else 0
         )
+
+
+def test_what_urllib_says_of_a_server_is_followed():
+    headers = Message()
+    headers["Retry-After"] = "7"
+    error = HTTPError("http://localhost", 429, "slow down", headers, None)
+    assert error_kinds.kind_of(error, of_action=True) == "transient"
+    assert error_kinds.retry_after_s(error) == 7.0
 
 
 # --- trying again ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import email.utils
 import json
 from collections.abc import Iterator, Mapping
+from email.message import Message
 from typing import Any, Final
 
 from perdure import clock, limits
@@ -86,10 +87,10 @@ def retry_after_s(error: BaseException) -> float:
     return 0.0
 
 
-def _headers(error: BaseException) -> Iterator[Mapping[Any, Any]]:
+def _headers(error: BaseException) -> Iterator[Mapping[Any, Any] | Message]:
     for holder in (error, getattr(error, "response", None), getattr(error.__cause__, "response", None)):
         headers = getattr(holder, "headers", None)
-        if isinstance(headers, Mapping):
+        if isinstance(headers, Mapping | Message):
             yield headers
 
 
