@@ -153,6 +153,19 @@ def test_failures_are_met_as_the_file_says() -> None:
     assert len(tried) > 1
 
 
+def test_snapshots_are_made_as_the_file_says() -> None:
+    def calling(s: perdure.Session) -> None:
+        for n in range(6):
+            s.state["n"] = s.call(len, "x" * n)
+
+    def made(text: str) -> int:
+        with opened(f"storage: {{url: 'memory:'}}\n{text}") as store:
+            store.run(calling, "a")
+            return len(store.snapshots("a"))
+
+    assert made("snapshot: {every_actions: 2}") > made("")
+
+
 def test_gc_keeps_what_the_file_says() -> None:
     def kept(text: str) -> int:
         with opened(text) as store:

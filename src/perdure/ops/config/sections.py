@@ -137,6 +137,11 @@ _HERE: Final = __name__
 SECTIONS: Final[dict[str, Section]] = {
     "storage": Section(f"{_HERE}.Storage", "Where sessions are kept."),
     "state": Section(f"{_HERE}.StateSettings", "How states are kept."),
+    "snapshot": Section(
+        "perdure.recovery.save_policy.SavePolicy",
+        "When snapshots are made by themselves, for agents that do not declare `saves`.",
+        agent="saves",
+    ),
     "serialization": Section(f"{_HERE}.Serialization", "How what is written is encoded."),
     "security": Section(f"{_HERE}.Security", "Who can read what is stored, and what must not get in."),
     "recovery": Section(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.recovery.failure_policy import FailurePolicy
     from perdure.recovery.loops import ProgressPolicy
     from perdure.recovery.restore_policy import RestorePolicy
+    from perdure.recovery.save_policy import SavePolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class Settings:
 
     storage: Storage | None = None
     state: StateSettings | None = None
+    snapshot: SavePolicy | None = None
     serialization: Serialization | None = None
     security: Security | None = None
     recovery: RestorePolicy | None = None
