@@ -67,6 +67,8 @@ KEEPING = (
     "export.",
     "import.",
     "fork.",
+    "journal.",
+    "restore.",
     "append.chunks",
     "append.cut",
     "rotate.",

@@ -284,6 +284,64 @@ def _noting(waits):
     return arrivals
 
 
+def test_a_wait_in_which_the_process_ended_is_waited_for_to_its_end(tmp_path, monkeypatch):
+    waits = []
+
+    def wait(_self, request):
+        waits.append(request.wait_s)
+        if len(waits) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "_pass_time", wait)
+
+    @perdure.action(effect="repeatable")
+    def ask():
+        said.append("ask")
+        if len(said) < 2:
+            raise RateLimitError({"retry-after": "60"})
+        return "yes"
+
+    @perdure.agent(failures=FailurePolicy(retries=0))
+    def agent(s):
+        return s.call(ask)
+
+    with perdure.open(tmp_path / "a.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            store.run(agent, "s")
+        assert said == ["ask"]
+        assert store.run(agent, "s").result == "yes"
+        assert 30 < waits[1] <= waits[0] == 60
+        assert [c.wait_s for c in course(store).choices] == [60]
+
+
+def test_attempts_are_counted_over_kills_in_the_wait(tmp_path, monkeypatch):
+    """Case 45: killed twice while it waits, it makes no more attempts than the policy allows in all."""
+    left = [KeyboardInterrupt, KeyboardInterrupt]
+
+    def wait(self, request):
+        if left:
+            raise left.pop()
+        return [], 0.0
+
+    monkeypatch.setattr(Session, "_arrivals", wait)
+
+    @perdure.action(effect="repeatable")
+    def ask():
+        said.append("ask")
+        raise ConnectionResetError
+
+    @perdure.agent(failures=FailurePolicy(retries=3, after=1))
+    def agent(s):
+        return s.call(ask)
+
+    with perdure.open(tmp_path / "a.db") as store:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                store.run(agent, "s")
+        assert store.run(agent, "s").status == "failed"
+    assert len(said) == 4
+
+
 def test_once_is_not_tried_again_by_itself(store):
     def pay():
         said.append("pay")

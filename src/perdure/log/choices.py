@@ -31,7 +31,7 @@ The entry once more; from an earlier point with the same strategy; from an earli
 ACTION, RUN, SESSION = "action", "run", "session"
 """What makes failures not be consecutive any more: that action succeeds; any does; only another strategy."""
 
-FATAL, TOOL_ERROR, NO_PROGRESS = "fatal", "tool_error", "no_progress"
+FATAL, TOOL_ERROR, NO_PROGRESS, TRANSIENT = "fatal", "tool_error", "no_progress", "transient"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,7 @@ class Course:
                 told["to"],
                 values.decode(told["strategy"]),
                 told["reason"],
+                told.get("wait_s", 0.0),
                 failure=self.last,
                 failures=told["failures"],
                 seq=entry.seq,
@@ -199,4 +200,5 @@ def body(choice: Choice, *, failure: Failure | None = None) -> dict[str, Any]:
         "strategy": values.encode(choice.strategy, at="strategy"),
         "reason": choice.reason,
         "failures": choice.failures,
+        "wait_s": choice.wait_s,
     }

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from perdure import limits
 from perdure.errors import RefusedError
 from perdure.log.choices import ACTION, AGAIN, BACK, GIVE_UP, NEXT, RUN, SESSION, Choice
 from perdure.recovery import error_kinds
@@ -34,6 +33,9 @@ class FailurePolicy:
 
     retries: int = 4
     """How often an action that failed for a passing reason (network, rate limit, time-out) is tried again at once."""
+
+    backoff_s: float = 1.0
+    """Seconds before something transient is tried again: at first, then twice as long each time, and some by chance."""
 
     rollback_to: Mapping[str, int | str] = field(default_factory=lambda: dict(DEPTHS))
     """Where the next strategy begins, by kind of failure: a checkpoint's name, -1 (the newest restore point) or 0."""
@@ -64,6 +66,8 @@ class FailurePolicy:
         for name, number in numbers.items():
             if number < (name == "after"):
                 raise RefusedError(f"{name}={number!r}: it is a number from {int(name == 'after')} on")
+        if not self.backoff_s >= 0:
+            raise RefusedError(f"backoff_s={self.backoff_s!r}: it is a number of seconds from 0 on")
         if self.scope not in (ACTION, RUN, SESSION):
             raise RefusedError(f"scope={self.scope!r}: it is '{ACTION}', '{RUN}' or '{SESSION}'")
         if unknown := [kind for kind in (*self.rollback_to, *self.kinds.values()) if kind not in KINDS]:
@@ -109,7 +113,7 @@ class FailurePolicy:
             return Choice(GIVE_UP, reason=f"{told}. It has failed for longer than {self.within_s:g} s")
         if course.failures < self.after and failure.kind != NO_PROGRESS:
             if failure.action:
-                pause_s = backoff_s(course.failures, first_s=limits.BACKOFF_S) if failure.kind == TRANSIENT else 0.0
+                pause_s = backoff_s(course.failures, first_s=self.backoff_s) if failure.kind == TRANSIENT else 0.0
                 return Choice(AGAIN, reason=told, wait_s=max(failure.wait_s, pause_s))
             return self._back(failed, Choice(BACK, reason=told), deeper=course.failures)
         return self._next(failed, f"{told}. That was {course.failures} in a row")

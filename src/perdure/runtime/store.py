@@ -353,9 +353,9 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
         `at` as for `rollback`: the newest restore point. Raises as `rollback` and `resume` do, and `HeldError` for a
         session that runs: that is asked to go back by `rollback`.
         """
-        self.entry_of(session)  # before anything is written
         if owner := self.info(session).owner:
             raise HeldError(f"{session} is being run by {owner}: ask it to go back, with rollback and a strategy")
+        self.entry_of(session)  # before anything is written
         self.rollback(session, at, reason=reason, by=by, strategy=strategy)
         return self.resume(session, accept_change=accept_change, wait_s=wait_s)
 

@@ -213,7 +213,8 @@ class Journal(Doubts):
     def _back_off(self, call: Call, action: Action) -> Steps:
         """Waits before the next attempt. What comes into the inbox meanwhile is obeyed at once, in the agent's code."""
         asked_s = action.outcome.value.get("wait_s", 0.0) if action.outcome and action.outcome.how == "error" else 0.0
-        wait_s = max(asked_s, backoff_s(self.failures_of(action), first_s=call.options.backoff_s))
+        first_s = self.failing.first_wait_s(action, declared_s=call.options.backoff_s)
+        wait_s = max(asked_s, backoff_s(self.failures_of(action), first_s=first_s))
         end = clock.monotonic_s() + wait_s
         while (left_s := end - clock.monotonic_s()) > 0:
             if self.stack or self.inbox.is_waiting:

@@ -5,10 +5,12 @@ It knows how a choice is carried out, and not how it is made: that is the policy
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from perdure import clock
 from perdure.errors import BudgetError, RolledBack, Stopped
 from perdure.log import choices, points
 from perdure.log.action import Actions
@@ -20,7 +22,7 @@ from perdure.session.rules.status import status
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perdure.log.action import Outcome
+    from perdure.log.action import Action, Outcome
     from perdure.log.entry import Entry
     from perdure.session.rules.points import Core
 
@@ -29,13 +31,17 @@ if TYPE_CHECKING:
 class Candidate:
     """A point that can be gone back to.
 
-    `actions` is how many would be left behind, `standing` how many of them have an effect that would stand.
+    `actions` is how many would be left behind: `undone` of them would be undone, `standing` have an effect that would
+    stand, and all of them have cost `cost`, by unit. `time_us` is when the point was made.
     """
 
     seq: int
     name: str
     actions: int
     standing: int
+    undone: int
+    cost: Mapping[str, float]
+    time_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,10 @@ class Policy(Protocol):
 
     def kind(self, error: BaseException, *, of_action: bool) -> str:
         """The class of an error."""
+
+    @property
+    def backoff_s(self) -> float:
+        """How long the first wait is before something transient is tried again."""
 
     def tries(self, kind: str) -> int:
         """How often an action is tried again at once that failed so."""
@@ -140,6 +150,11 @@ class Failing:
                 )
                 raise self._core.leave(Stopped(str(over), status="failed")) from over
 
+    def first_wait_s(self, action: Action, *, declared_s: float) -> float:
+        """How long the first wait is before this action is tried again, which failed."""
+        is_transient = action.outcome is not None and _kind(action.outcome) == choices.TRANSIENT
+        return max(declared_s, self.policy.backoff_s) if self.policy and is_transient else declared_s
+
     def after_call(self, outcome: Outcome, live: BaseException | None) -> Steps:
         """An action of the agent's own code failed: too often, and the code does not get to see it."""
         if self.policy is None or outcome.how != "error" or live is None or self._core.stack:
@@ -177,6 +192,8 @@ class Failing:
     def _at_entry(self) -> Steps:
         """Whoever had the session before was killed before he could choose."""
         yield from self.check_progress()
+        if (left_s := _wait_left_s(self._tail)) > 0:
+            yield AwaitTime(left_s)
         if self.policy is None or not _ends_failed(self._tail):
             return
         course = yield from self.course()
@@ -220,8 +237,27 @@ def candidates(entries: list[Entry]) -> list[Candidate]:
     for point in [*there, reentry]:
         left = [action for action in actions if action.seq > point.seq and action.undoes is None]
         standing = [a for a in left if a.effect != "repeatable" and a.standing and not a.undo]
-        found.append(Candidate(point.seq, named.get(point.seq, ""), len(left), len(standing)))
+        undone = sum(a.undo is not None and a.standing for a in left)
+        cost = Counter[str]()
+        for action in left:
+            cost.update((action.outcome and action.outcome.cost) or {})
+        name = named.get(point.seq, "")
+        found.append(Candidate(point.seq, name, len(left), len(standing), undone, dict(cost), point.time_us))
     return found
+
+
+def _kind(outcome: Outcome) -> str:
+    """The kind of the error that an action ended with; no text for any other end."""
+    return str(outcome.value.get("kind", "")) if outcome.how == "error" else ""
+
+
+def _wait_left_s(tail: list[Entry]) -> float:
+    """How much is left of a wait in which the process ended that chose it."""
+    newest = next((e for e in reversed(tail) if e.kind in ("note", "action_started")), None)
+    if newest is None or newest.body.get("do") != AGAIN:
+        return 0.0
+    wait_s = float(newest.body.get("wait_s", 0.0))
+    return min(wait_s, wait_s - (clock.now_us() - newest.time_us) / 1e6)
 
 
 def _ends_failed(tail: list[Entry]) -> bool:
