@@ -603,4 +603,5 @@ def test_every_method_of_a_store_is_there_to_be_awaited():
     public = {name for name in dir(AgentStore) if not name.startswith("_")}
     missing = public - {name for name in dir(AsyncStore) if not name.startswith("_")}
     # Those of the store itself; `arun` is called `run` there.
-    assert missing <= {"aio", "arun", "url", "backend", "entry_of", "open_async"}
+    own = {"aio", "arun", "url", "backend", "entry_of", "open_async", "settings", "configured", "ending"}
+    assert missing <= own
