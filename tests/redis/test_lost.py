@@ -56,7 +56,7 @@ def test_a_failover_that_lost_writes_is_noticed_and_nothing_is_written_over(redi
 
 
 def test_an_acknowledgement_waits_for_replicas_and_nothing_is_told_before(redis_server, url, admin) -> None:
-    with open_store(f"{url}&wait_replicas=1&busy_s=2") as store:
+    with open_store(f"{url}&wait_replicas=1&busy_s=4") as store:
         with pytest.raises(StoreFailedError, match="not yet on as many replicas"):
             store.create("s", owner="me")
         for look in (lambda: store.head("s"), store.heads, lambda: store.lease("s")):

@@ -129,14 +129,15 @@ class OpeningChecks(Place):
         with self.open(tmp_path) as store:
             log = released(store)
             seen, records = store.lease("s"), log.next(b"3")
-            for session, batch, lease, refusal in (
-                ("new", first("new"), None, SessionExistsError),
-                ("s", Batch(records), seen, HeldError),
+            for session, batch, lease, refusals in (
+                # Of a sealed store it may be the family's envelope that came first.
+                ("new", first("new"), None, {SessionExistsError, ConflictError}),
+                ("s", Batch(records), seen, {HeldError}),
             ):
 
                 def attempt(number: int, session: str = session, batch: Batch = batch, lease: Any = lease) -> Any:
                     return outcome(lambda: store.open(session, batch, owner=f"t{number}", seen=lease))
 
                 told = together(8, attempt)
-                same((told.count(None), {*told} - {None}), (1, {refusal}))
+                same((told.count(None), {*told} - {None} - refusals), (1, set()))
                 same(store.lease(session).owner, f"t{told.index(None)}")
