@@ -1,8 +1,8 @@
 """perdure: durable state for AI agents. A run that is killed at any instant goes on from where it was."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from perdure import late
 from perdure.errors import ConflictError, DivergedError, HeldError, PerdureError, SuspendedError
 from perdure.runtime.outcome import Outcome, Question
 from perdure.runtime.store import AgentStore
@@ -63,11 +63,4 @@ _LATE = {
 """Where the names are that few programs use: loaded by the first who does."""
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that this gives
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_LATE[name]), name)
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_LATE})
+    __getattr__, __dir__ = late.names(__name__, globals(), _LATE)

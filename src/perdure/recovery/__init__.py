@@ -1,7 +1,8 @@
 """What is done after the fault: damage found, the newest state that is provably good, and going on from it."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from perdure.late import names
 
 if TYPE_CHECKING:
     from perdure.log.choices import Choice
@@ -59,11 +60,4 @@ _LATE = {
 """Where the names are: each is loaded by the first who uses it."""
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that this gives
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_LATE[name]), name)
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *_LATE})
+    __getattr__, __dir__ = names(__name__, globals(), _LATE)

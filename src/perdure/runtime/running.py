@@ -85,9 +85,10 @@ class Running(watching.Watching, Stopping):
 
         return AsyncStore(self)  # type: ignore[arg-type]
 
-    def questions(self, session: str) -> tuple[Question, ...]:
-        """What waits for a person in this session."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # of the other parts
+
+        def questions(self, session: str) -> tuple[Question, ...]: ...  # noqa: D102 - told in AgentStore
+        def _cancel_children(self, session: str, *, reason: str, by: str) -> None: ...
 
     # --- functions ----------------------------------------------------------------------------------------------------
 
@@ -251,10 +252,6 @@ class Running(watching.Watching, Stopping):
             opened.children.drain()
         elif outcome.status == "cancelled":
             self._cancel_children(opened.id, reason=outcome.reason, by="")
-
-    def _cancel_children(self, session: str, *, reason: str, by: str) -> None:
-        """Cancels whatever is under this session and not over."""
-        raise NotImplementedError
 
     def resume(
         self,

@@ -78,9 +78,10 @@ class AlertPolicy:
 
     def rules(self) -> tuple[Rule, ...]:
         """The rules with these limits."""
-        return tuple(rule for rule in self._all() if rule is not None)
+        return tuple(rule for rule in (*self._counted(), *self._standing()) if rule is not None)
 
-    def _all(self) -> Iterator[Rule | None]:
+    def _counted(self) -> Iterator[Rule | None]:
+        """Of what happens."""
         yield from (self._slow_saves(), self._growth(), self._down(), self._disk())
         yield self._increase(
             "PerdureFailedSaves",
@@ -113,6 +114,9 @@ class AlertPolicy:
             says="Agents go in circles.",
             command="ls",
         )
+
+    def _standing(self) -> Iterator[Rule | None]:
+        """Of how the store stands."""
         yield self._value(
             "PerdureStoreLarge",
             "perdure_store_bytes",

@@ -124,23 +124,21 @@ class Ground:
         """The actions that are attempted at this moment, or whose end is known and not written yet."""
         return self.flights.around(())
 
-    def inspected(self, asked: Sent) -> Steps:
-        """The records of a snapshot of the state as it is now, for people to look at; none if it cannot be taken."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # of the core
 
-    def rollback(
-        self,
-        to: str | int,
-        *,
-        reason: str,
-        by: str,
-        strategy: Any,
-        branch_name: str | None = None,
-        told: tuple[Draft, ...] = (),
-        taken: tuple[int, ...] = (),
-    ) -> Steps:
-        """Goes back, and leaves."""
-        raise NotImplementedError
+        def inspected(self, asked: Sent) -> Steps: ...  # noqa: D102 - told in Core
+
+        def rollback(  # noqa: D102 - told in Core
+            self,
+            to: str | int,
+            *,
+            reason: str,
+            by: str,
+            strategy: Any,
+            branch_name: str | None = None,
+            told: tuple[Draft, ...] = (),
+            taken: tuple[int, ...] = (),
+        ) -> Steps: ...
 
     def before_stop(self, *, reason: str) -> Steps:  # noqa: ARG002 - sessions with a policy use it
         """The records that go before the status of a session that a person stops."""
