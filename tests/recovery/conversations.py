@@ -87,7 +87,47 @@ def google(events, *, ids=True):
     return made
 
 
-WRITE = {"openai": openai, "responses": responses, "anthropic": anthropic, "google": google}
+def pydantic_ai(events):
+    made = []
+
+    def asked(parts):
+        made.extend([{"kind": "request", "parts": parts}] if parts else [])
+
+    for event in events:
+        match event:
+            case "user", text:
+                asked([_prompt(text)])
+            case "model", text, calls:
+                parts = [{"part_kind": "thinking", "content": "hm"}] if calls else []
+                parts += [{"part_kind": "text", "content": text}]
+                parts += [
+                    {"part_kind": "tool-call", "tool_call_id": i, "tool_name": n, "args": {"x": i}} for i, n in calls
+                ]
+                made.append({"kind": "response", "parts": parts, "timestamp": "2026-01-01T00:00:00Z"})
+            case "results", results, text:
+                parts = [
+                    {**_answer(name), "tool_call_id": i, "tool_name": name, "content": v} for i, name, v in results
+                ]
+                asked(parts + ([_prompt(text)] if text else []))
+    return made
+
+
+def _prompt(text):
+    """What goes to the model and is no result: a prompt to try again is one too, if it names no tool."""
+    return {"part_kind": "retry-prompt" if text == "go on" else "user-prompt", "content": text}
+
+
+def _answer(name):
+    return {"part_kind": "retry-prompt" if name == "read" else "tool-return"}
+
+
+WRITE = {
+    "openai": openai,
+    "responses": responses,
+    "anthropic": anthropic,
+    "google": google,
+    "pydantic_ai": pydantic_ai,
+}
 
 TOOLS = ("search", "send", "read")
 

@@ -92,7 +92,34 @@ def google(contents):
     need(not waiting, "calls that are not answered")
 
 
-CHECKS = {"openai": openai, "responses": responses, "anthropic": anthropic, "google": google}
+def pydantic_ai(messages):
+    """The message after `tool-call` parts is a request; each call has its part there, before what is said in it."""
+    waiting, seen = [], set()
+    for message in messages:
+        need(message["parts"], "an empty message")
+        need(not waiting or message["kind"] == "request", "calls that are not answered")
+        for part in message["parts"]:
+            kind = part["part_kind"]
+            if kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
+                need(message["kind"] == "request", "who answers")
+                need(waiting and waiting.pop(0) == (part["tool_call_id"], part["tool_name"]), "another call was next")
+            elif kind == "tool-call":
+                need(message["kind"] == "response", "who calls")
+                need(part["tool_call_id"] and part["tool_call_id"] not in seen, "ids")
+                seen.add(part["tool_call_id"])
+                waiting.append((part["tool_call_id"], part["tool_name"]))
+            elif message["kind"] == "request":
+                need(not waiting, "results come first")
+    need(not waiting, "calls that are not answered")
+
+
+CHECKS = {
+    "openai": openai,
+    "responses": responses,
+    "anthropic": anthropic,
+    "google": google,
+    "pydantic_ai": pydantic_ai,
+}
 
 
 def accepts(shape, messages):

@@ -37,9 +37,9 @@ __all__ = [
 def problems(messages: Iterable[Any], *, shape: str | None = None, continued: bool = False) -> list[MessageProblem]:
     """What a strict provider would refuse about the calls of tools in these messages, in order; nothing is changed.
 
-    `shape` is openai (chat completions), responses, anthropic or google; left out, it is told by the messages. They may
-    be dicts or the objects of the provider's package. `continued`: what came before them is at the provider, so a
-    result without a call belongs to that. Raises `RefusedError` for an unknown shape or a mixture.
+    `shape` is openai (chat completions), responses, anthropic, google or pydantic_ai; left out, it is told by the
+    messages. They may be dicts or the objects of the package. `continued`: what came before them is at the provider, so
+    a result without a call belongs to that. Raises `RefusedError` for an unknown shape or a mixture.
     """
     told = list(messages)
     chosen = shape_named(shape, told)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perdure.errors import RefusedError
-from perdure.recovery.messages import anthropic, responses
+from perdure.recovery.messages import anthropic, pydantic_ai, responses
 from perdure.recovery.messages.anthropic import Anthropic
 from perdure.recovery.messages.google import Google
 from perdure.recovery.messages.openai import OpenAI
+from perdure.recovery.messages.pydantic_ai import PydanticAI
 from perdure.recovery.messages.reading import get, list_of, text_of
 from perdure.recovery.messages.responses import Responses
 from perdure.recovery.messages.shape import Shape
@@ -18,6 +19,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "responses": Responses(),
     "anthropic": Anthropic(),
     "google": Google(),
+    "pydantic_ai": PydanticAI(),
 }
 """The shapes by their names."""
 
@@ -40,11 +42,11 @@ def shape_named(shape: str | None, messages: list[Any]) -> Shape | None:
 
 def _shape_of(message: Any) -> str:
     """The shape of a message that calls a tool or has a result; "" for any other."""
+    if pydantic_ai.is_one(message):
+        return "pydantic_ai"
     if text_of(message, "type") in (*responses.CALLS, *responses.OUTPUTS):
         return "responses"
-    if text_of(message, "role") == "tool" and text_of(message, "tool_call_id"):
-        return "openai"
-    if list_of(message, "tool_calls"):
+    if list_of(message, "tool_calls") or (text_of(message, "role") == "tool" and text_of(message, "tool_call_id")):
         return "openai"
     if get(message, "parts") is not None:
         return "google"

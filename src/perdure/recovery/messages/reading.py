@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 
@@ -31,6 +32,8 @@ def with_fields(item: Any, **fields: Any) -> Any:
     """The same item with other values in these fields, of the same type; the item itself is left as it is."""
     if isinstance(item, dict):
         return {**item, **fields}
+    if is_dataclass(item) and not isinstance(item, type):
+        return replace(item, **fields)
     return item.model_copy(update=fields)
 
 
