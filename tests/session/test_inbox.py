@@ -312,8 +312,12 @@ def test_a_handle_is_stopped(store) -> None:
 def test_what_came_too_late_for_the_run_is_done_when_it_ends(store, other) -> None:
     def agent(s):
         s.call(lambda: None)
-        other.pause("a", by="me")
+        getattr(other, s.input)(s.id, by="me")
         raise ValueError("boom")
 
-    assert store.run(agent, "a").status == "failed"
-    assert store.info("a").status == "paused"
+    for what, status in (("cancel", "cancelled"), ("pause", "failed")):
+        assert store.run(agent, what, input=what).status == "failed"
+        assert store.info(what).status == status, "a pause is void by then, and what failed is not hidden by it"
+        assert not store.backend.inbox(what)
+        (told,) = store.detail(what).interventions
+        assert (told.what, told.about) == (what, "" if what == "cancel" else "not done: it was failed")

@@ -100,6 +100,102 @@ def test_what_was_asked_of_one_that_died_before_it_is_done_by_the_next(places, m
     assert there.run(agent, "s").result == ["late", "last"]
 
 
+def wish(what, *, to=0):
+    """What was asked of a process that died before it took it."""
+    if what == "rollback":
+        return back("s", to=to)
+    return items.content_of(items.Sent(what, values.encode("late"), "alex"), session="s")
+
+
+@pytest.mark.parametrize("what", items.WISHES)
+def test_what_was_asked_of_one_that_died_is_void_once_a_person_went_back(places, monkeypatch, what):
+    here, there = places
+    with monkeypatch.context() as dying:
+        dying.setattr(gate, "wait", lambda _: exec("raise KeyboardInterrupt"))  # noqa: S102
+        with pytest.raises(KeyboardInterrupt):
+            here.run(agent, "s")
+    there.backend.send("s", wish(what))
+    gone = there.rollback("s", "start", by="sam", strategy="by hand")
+    assert gone.instead == (what,)
+    assert not there.backend.inbox("s")
+    first, then = there.detail("s").interventions
+    assert (first.what, first.by) == (what, "alex")
+    assert first.about.endswith("not done: rolled back to #3 by sam")
+    assert (then.what, then.by) == ("rollback", "sam")
+    outcome = there.run(agent, "s")
+    assert (outcome.status, outcome.result) == ("completed", ["by hand", "last"]), "nobody goes back, or stops, again"
+    assert not there.detail("s").inspections
+    assert there.verify("s", read_data=True).ok
+
+
+def test_what_was_asked_after_a_person_went_back_is_done(places, monkeypatch):
+    here, there = places
+    with monkeypatch.context() as dying:
+        dying.setattr(gate, "wait", lambda _: exec("raise KeyboardInterrupt"))  # noqa: S102
+        with pytest.raises(KeyboardInterrupt):
+            here.run(agent, "s")
+    assert there.rollback("s", "start", strategy="by hand").instead == ()
+    there.backend.send("s", wish("rollback"))
+    assert there.run(agent, "s").result == ["late", "last"]
+
+
+@perdure.steps
+def worker(s):
+    if not s.state:
+        s.state["n"] = 1
+    else:
+        look("last")
+        s.complete((s.state["n"], s.strategy))
+
+
+@pytest.mark.parametrize("what", items.WISHES)
+def test_what_was_asked_of_one_that_died_is_void_once_the_state_was_edited(places, what):
+    _, there = places
+
+    @perdure.steps
+    def dies(s):
+        if s.state:
+            raise KeyboardInterrupt
+        s.state["n"] = 1
+
+    with pytest.raises(KeyboardInterrupt):
+        there.run(dies, "s")
+    there.backend.send("s", wish(what))
+    if what == "cancel":
+        with pytest.raises(RefusedError, match="cancelled"):
+            there.edit("s", {"n": 2})
+        return
+    there.edit("s", {"n": 2}, by="sam")
+    assert not there.backend.inbox("s")
+    assert there.run(worker, "s", accept_change=True).result == (2, None)
+    assert [(i.what, i.by) for i in there.detail("s").interventions] == [(what, "alex"), ("edit", "sam")]
+
+
+def test_of_several_rollbacks_the_last_is_done_and_the_others_say_so(places):
+    here, there = places
+    running = Running(here)
+    for strategy in ("one", "two"):
+        there.rollback("s", "start", strategy=strategy, by="alex")
+    assert running.ended().result == ["two", "last"]
+    assert [i.about for i in there.detail("s").interventions] == [
+        "asked, to #3; not done: #3 was asked for after it",
+        "asked, to #3",
+        "to #3",
+    ]
+
+
+def test_to_a_point_that_is_gone_by_now_nobody_goes_back_and_the_pause_beside_it_holds(places):
+    here, there = places
+    running = Running(here)
+    there.backend.send("s", wish("rollback", to=2))
+    there.pause("s", by="sam")
+    assert running.ended().status == "paused"
+    told = [(i.what, i.about) for i in there.detail("s").interventions]
+    assert [what for what, _ in told] == ["rollback", "pause"]
+    assert told[0][1].startswith("asked, to #2; not done: ")
+    assert there.verify("s", read_data=True).ok
+
+
 def test_a_point_that_is_not_there_is_refused_before_anything_is_asked(places):
     here, there = places
     running = Running(here)

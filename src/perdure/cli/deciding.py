@@ -77,12 +77,15 @@ def rollback(
         done = opened.rollback(session, to, reason=reason, by=chosen_by(by), branch=branch, strategy=strategy)
     if as_json:
         told = {"to": done.to, "undo": list(done.undo), "standing": list(done.standing), "asked": done.asked}
+        told["instead"] = list(done.instead)
         output.document({"session": session, **told, "resume": where.command("resume", session)})
         return
     if done.asked:
         output.say(f"{session} runs; it was asked, and goes back to #{done.to} at its next action, save or wait")
         return
     output.say(f"{session} is back at #{done.to}. To go on: {where.command('resume', session)}")
+    if done.instead:
+        output.say(f"instead of what was asked of a process that is gone: {', '.join(done.instead)}")
     if done.undo:
         output.say(f"undone before it goes on: {_seqs(done.undo)}")
     if done.standing:

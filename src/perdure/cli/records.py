@@ -76,7 +76,8 @@ def _ended(entry: Entry) -> str:
 def _received(entry: Entry) -> str:
     value = values.describe(values.decode(entry["value"])) if entry["value"] != values.encode("") else ""
     again = f" again, of #{entry['of']}" if entry["of"] is not None else ""
-    return f"{entry['what']} {value}{again}" + (f" by {entry['by']}" if entry["by"] else "")
+    void = f", not done: {entry['not_done']}" if entry.body.get("not_done") else ""
+    return f"{entry['what']} {value}{again}" + (f" by {entry['by']}" if entry["by"] else "") + void
 
 
 def _status(entry: Entry) -> str:

@@ -50,8 +50,14 @@ def _command(body: dict[str, Any]) -> tuple[str, str, str, str] | None:
         return None
     told = values.decode(body["value"])
     if isinstance(told, dict) and what == "rollback":
-        return what, f"asked, to #{told['to']}", body["by"], told["reason"]
-    return what, "", body["by"], told if isinstance(told, str) else ""
+        return what, _after(f"asked, to #{told['to']}", body), body["by"], told["reason"]
+    return what, _after("", body), body["by"], told if isinstance(told, str) else ""
+
+
+def _after(about: str, body: dict[str, Any]) -> str:
+    """With what came of it, if it was not done."""
+    void = f"not done: {body['not_done']}" if body.get("not_done") else ""
+    return "; ".join(filter(None, (about, void)))
 
 
 _FOLDS: Final[dict[str, Callable[[dict[str, Any]], tuple[str, str, str, str] | None]]] = {

@@ -12,10 +12,12 @@ from perdure import faults, limits, values
 from perdure.errors import DamageError, HeldError, MigrationError, RefusedError
 from perdure.log.branch import REPLACING, branch, is_reentry
 from perdure.session.declare import agent_of
+from perdure.session.keeping.delivery import deliver, instead
 from perdure.session.keeping.lease import new_owner
 from perdure.session.keeping.opening import newest, opened_by
 from perdure.session.keeping.replacing import check_fault, replacing
 from perdure.session.keeping.snapshot import snapshot
+from perdure.session.rules import item as items
 from perdure.session.rules.request import Commit
 from perdure.session.rules.status import OVER
 from perdure.session.typed import check_parts
@@ -49,6 +51,7 @@ def edit(
     """Changes the state from which the code goes on: the record that says so. See `AgentStore.edit`."""
     ops = _ops(changes)
     own = {"by": by, "reason": reason or None, **({"branch": name} if name else {})}
+    deliver(store.keeper, check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S)
     try:
         with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
             return _edited(opened_by(store.backend, lease), ops, own=own, fn=fn)
@@ -95,8 +98,9 @@ def _edited(opened: Opened, ops: list[Op], *, own: dict[str, Any], fn: Callable[
         draft = replacing("edited", found, (old, new), own=own)
     if fn is not None:
         _check(session, delta.patch(snapshot(reader, found.point).all(), values.decode(encoded)), fn)
+    void, wishes = instead(writer.store, session, why=f"its state was edited by {own['by']}")
     faults.reach("edit.before")
-    writer.commit(Commit((draft,), lambda _: None))
+    writer.commit(Commit((*void, draft), lambda _: None, items.numbers(wishes)))
     return writer.head
 
 

@@ -25,8 +25,10 @@ from perdure.log.branch import is_restore_point
 from perdure.log.marks import name_mark
 from perdure.recovery.going_back import driven
 from perdure.runtime import sending
+from perdure.session.keeping.delivery import instead
 from perdure.session.keeping.lease import new_owner
 from perdure.session.keeping.opening import Opened, append_one, find, opened_by, start
+from perdure.session.rules import item as items
 from perdure.session.rules.children import CANCEL
 from perdure.session.rules.points import Core
 from perdure.session.rules.request import Draft
@@ -41,13 +43,15 @@ if TYPE_CHECKING:
 class Rollback:
     """What a rollback did: the record it went back to, the actions whose undos are owed, the effects left standing.
 
-    `asked`: somebody runs the session, was asked, and goes back at the next action, save or wait of the code.
+    `asked`: somebody runs the session, was asked, and goes back at the next action, save or wait of the code. `instead`
+    is what was asked of a process that is gone and is not done any more: rollback, pause, cancel, save.
     """
 
     to: int
     undo: tuple[int, ...]
     standing: tuple[int, ...]
     asked: bool = False
+    instead: tuple[str, ...] = ()
 
 
 def checkpoint(store: AgentStore, session: str, name: str, *, at: int | str = -1, by: str = "") -> int:
@@ -129,10 +133,21 @@ def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch:
     core.enter(start(opened, code="", accept_change=False))
     after = status("idle" if summary.form == "handle" else "paused", reason=f"rolled back to {target} by {by}")
     there = to if to in (0, -1) else target
+    void, wishes = instead(opened.writer.store, session, why=f"rolled back to #{target} by {by}")
     try:
-        steps = core.rollback(there, reason=reason, by=by, strategy=strategy, branch_name=branch, as_recorded=True)
+        steps = core.rollback(
+            there,
+            reason=reason,
+            by=by,
+            strategy=strategy,
+            branch_name=branch,
+            as_recorded=True,
+            told=tuple(void),
+            taken=items.numbers(wishes),
+        )
         body = driven(steps, opened, after)
-        return Rollback(body["to"], tuple(body["undo"]), tuple(body["standing"]))
+        asked = tuple(sent.what for sent in wishes)
+        return Rollback(body["to"], tuple(body["undo"]), tuple(body["standing"]), instead=asked)
     except (Suspended, SuspendedError) as suspended:
         doubts = ", ".join(f"#{seq}" for seq in suspended.seqs)
         raise UndecidedError(

@@ -22,6 +22,7 @@ from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
+    from perdure.runtime.listed import SessionInfo
     from perdure.runtime.store import AgentStore
     from perdure.stores.contract import Store as Backend
 
@@ -41,6 +42,8 @@ def waiting(store: Backend, session: str) -> int:
 def command(store: AgentStore, session: str, what: str, *, reason: str, by: str) -> None:
     """Pauses or cancels a session, or asks it for a snapshot."""
     _check_not_over(store, session)
+    if what == items.PAUSE:
+        _check_pausable(store.info(session))
     _send(store, session, Sent(what, values.encode(reason), by))
     deliver(store.keeper, session, owner=new_owner(), lease_s=limits.LEASE_S)
 
@@ -100,6 +103,22 @@ def _check_not_over(store: AgentStore, session: str) -> None:
         raise RefusedError(
             f"{session} is {summary.status}: it takes nothing any more. To take it back: perdure rollback {session} "
             "POINT"
+        )
+
+
+def _check_pausable(info: SessionInfo) -> None:
+    """What is not run and does not go on by itself cannot be held. A status that says why it ended is kept."""
+    if info.owner:
+        return
+    if info.form == "handle":
+        raise RefusedError(
+            f"{info.id} is a handle that nobody has open ({info.status}): there is nothing to pause, its own code goes "
+            f"on with it. To end it: perdure cancel {info.id}"
+        )
+    if info.status == "failed":
+        raise RefusedError(
+            f"{info.id} is failed, and nobody runs it: there is nothing to pause. To go on: perdure retry {info.id}, or "
+            f"perdure resume {info.id} once its cause is mended; to end it: perdure cancel {info.id}"
         )
 
 

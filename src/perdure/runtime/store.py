@@ -36,6 +36,7 @@ from perdure.session.rules import call as calls
 from perdure.session.rules import lost, settling
 from perdure.session.rules.request import Draft
 from perdure.session.rules.shared import session_of
+from perdure.session.rules.status import OVER
 from perdure.session.table import Table
 from perdure.stores import open_store
 from perdure.stores.address import masked
@@ -278,7 +279,8 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
     def pause(self, session: str, *, reason: str = "", by: str = "") -> None:
         """Pauses a session: one that runs at its next action, save or wait, else at once. It goes on when it is run.
 
-        So are the sessions that it started. Durable on return. Raises `RefusedError` for a session that is over.
+        So are the sessions that it started. Durable on return. Raises `RefusedError` for a session that is over, one
+        that failed, and a handle that nobody has open: they do not go on by themselves.
         """
         sending.command(self, session, "pause", reason=reason, by=by)
         self._command_children(session, "pause", reason=reason, by=by)
@@ -350,11 +352,17 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
     ) -> Outcome:
         """Takes a session back to a point, gives it a strategy to try (`s.strategy`), and runs it on from there.
 
-        `at` as for `rollback`: the newest restore point. Raises as `rollback` and `resume` do, and `HeldError` for a
-        session that runs: that is asked to go back by `rollback`.
+        `at` as for `rollback`: the newest restore point. Raises as `rollback` and `resume` do, `HeldError` for a
+        session that runs: that is asked to go back by `rollback`; and `RefusedError` for one that is over.
         """
-        if owner := self.info(session).owner:
-            raise HeldError(f"{session} is being run by {owner}: ask it to go back, with rollback and a strategy")
+        info = self.info(session)
+        if info.owner:
+            raise HeldError(f"{session} is being run by {info.owner}: ask it to go back, with rollback and a strategy")
+        if info.status in OVER:
+            raise RefusedError(
+                f"{session} is {info.status}: there is nothing to try again. If it is to be done once more all the same: "
+                f"perdure rollback {session} POINT, then perdure resume {session}"
+            )
         self.entry_of(session)  # before anything is written
         self.rollback(session, at, reason=reason, by=by, strategy=strategy)
         return self.resume(session, accept_change=accept_change, wait_s=wait_s)

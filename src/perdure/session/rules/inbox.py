@@ -21,6 +21,8 @@ from perdure.session.rules.request import AwaitFlights, AwaitItems, Draft, Steps
 from perdure.session.rules.status import status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.log.entry import Entry
     from perdure.session.rules.ground import Ground
 
@@ -91,10 +93,12 @@ class Inbox:
             yield from self._journal.commit(*beside, *map(items.taken, saves), taken=items.numbers(saves))
         commands = [sent for sent in found if sent.what in items.STATUS_OF]
         backs = [sent for sent in found if sent.what == items.ROLLBACK]
-        if backs and not any(sent.what == items.CANCEL for sent in commands):
+        if any(sent.what == items.CANCEL for sent in commands):
+            yield from self._obey(commands, left=backs)
+        if backs:
             yield from self._go_back(backs)  # a pause is obeyed when the code is entered again
         if commands:
-            yield from self._obey([*backs, *commands])
+            yield from self._obey(commands)
         return left_s
 
     def _settle(self, decision: Sent) -> Steps:
@@ -104,26 +108,30 @@ class Inbox:
 
     def _go_back(self, backs: list[Sent]) -> Steps:
         """Obeys the last of them, and leaves. To a point that is gone by now nobody goes back."""
-        told, drafts, numbers = values.decode(backs[-1].value), tuple(map(items.taken, backs)), items.numbers(backs)
+        *earlier, last = backs
+        told, numbers = values.decode(last.value), items.numbers(backs)
+        before = [items.not_done(sent, f"#{told['to']} was asked for after it") for sent in earlier]
         try:
             yield from self._journal.rollback(
                 told["to"],
                 reason=told["reason"],
-                by=backs[-1].by,
+                by=last.by,
                 strategy=told["strategy"],
                 branch_name=told["branch"],
-                told=drafts,
+                told=(*before, items.taken(last)),
                 taken=numbers,
             )
         except NoPointError as gone:
-            _log.warning("%s: not rolled back, as was asked by %s: %s", told["to"], backs[-1].by, gone)
-            yield from self._journal.commit(*drafts, taken=numbers)
+            _log.warning("%s: not rolled back, as was asked by %s: %s", told["to"], last.by, gone)
+            yield from self._journal.commit(*before, items.not_done(last, str(gone)), taken=numbers)
 
-    def _obey(self, commands: list[Sent]) -> Steps:
+    def _obey(self, commands: list[Sent], *, left: Sequence[Sent] = ()) -> Steps:
+        """Does what the strongest of them says, and leaves; `left` are rollbacks that it makes void."""
         drafts = items.obeyed(commands, waits=self.waits)
         body = drafts[-1].body
         beside = yield from self._journal.before_stop(reason=body["reason"])
-        yield from self._journal.commit(*beside, *drafts, taken=items.numbers(commands))
+        void = [items.not_done(sent, f"it was {body['status']}") for sent in left]
+        yield from self._journal.commit(*beside, *void, *drafts, taken=items.numbers([*left, *commands]))
         raise self._journal.leave(Stopped(body["reason"], status=body["status"], recorded=True))
 
     # --- messages -----------------------------------------------------------------------------------------------------

@@ -29,6 +29,9 @@ DAMAGED = "damaged"
 STATUS_OF: Final = {PAUSE: "paused", CANCEL: "cancelled"}
 """What a command makes of a session; the last one is final."""
 
+WISHES: Final = (ROLLBACK, SAVE, *STATUS_OF)
+"""What is asked of whoever runs a session. What a person does to it by hand meanwhile takes their place."""
+
 _CHECK_BYTES: Final = 16
 
 _log = logging.getLogger("perdure.inbox")
@@ -95,6 +98,12 @@ def taken(sent: Sent) -> Draft:
         return Draft("answered", {"asked": sent.asked, "answer": sent.value, "by": sent.by}, marks)
     body = {"item": sent.number, "what": sent.what, "value": sent.value, "by": sent.by, "key": sent.key, "of": None}
     return Draft("received", body)
+
+
+def not_done(sent: Sent, why: str) -> Draft:
+    """The record that takes out of the inbox what is not done any more, and says why."""
+    draft = taken(sent)
+    return replace(draft, body={**draft.body, "not_done": why})
 
 
 def again(received: dict[str, Any], *, seq: int) -> Draft:
