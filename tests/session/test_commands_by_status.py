@@ -44,11 +44,11 @@ def agent(s: perdure.Session) -> None:
     s.complete("done")
 
 
-def running(store: perdure.Store) -> threading.Thread:
+def running(store: perdure.Store) -> Callable[[], object]:
     thread = threading.Thread(target=store.run, args=(agent, "s"), kwargs={"input": "running"})
     thread.start()
     assert entered.wait(20)
-    return thread
+    return lambda: thread.join(20)
 
 
 def interrupted(store: perdure.Store) -> None:
@@ -58,28 +58,29 @@ def interrupted(store: perdure.Store) -> None:
     hold(store.backend, opening, owner=dead_owner(), let_go=store.backend.release)
 
 
-def handle(store: perdure.Store) -> perdure.Session:
-    opened = store.session("s").__enter__()
+def handle(store: perdure.Store) -> Callable[[], object]:
+    opened = store.session("s")
     opened.state["n"] = 1
     opened.save()
-    return opened
+    return opened.close
 
 
-def made(store: perdure.Store, status: str) -> Any:
-    """A session `s` that stands so; what is to be ended afterwards."""
+def made(store: perdure.Store, status: str) -> Callable[[], object]:
+    """A session `s` that stands so; what ends it afterwards."""
     match status:
         case "running":
             return running(store)
         case "interrupted":
-            return interrupted(store)
+            interrupted(store)
         case "open handle":
             return handle(store)
         case "handle":
-            return handle(store).__exit__(None, None, None)
-    store.run(agent, "s", input=status)
+            handle(store)()
+        case _:
+            store.run(agent, "s", input=status)
     if status in ("paused", "cancelled"):
         (store.pause if status == "paused" else store.cancel)("s")
-    return None
+    return lambda: None
 
 
 COMMANDS: Final[dict[str, Callable[[perdure.Store], Any]]] = {
@@ -96,26 +97,26 @@ COMMANDS: Final[dict[str, Callable[[perdure.Store], Any]]] = {
     "resume": lambda store: store.resume("s"),
 }
 
-STATUSES: Final = "running interrupted idle paused waiting failed completed cancelled handle open-handle".split()
-
-# What it is then ("=" as before), or the code of the error; one column for each of STATUSES.
+# What it is then ("=" as before), or the code of the error.
 TABLE: Final = """
-send        =           =            =          =          =          =          refused    refused    =       =
-save        =           =            =          =          =          =          refused    refused    =       =
-pause       =           paused       paused     paused     paused     refused    refused    refused    refused =
-cancel      =           cancelled    cancelled  cancelled  cancelled  cancelled  refused    refused    cancelled =
-rollback    =           paused       paused     paused     paused     paused     paused     paused     idle    refused
-retry       held        waiting      idle       waiting    waiting    failed     refused    refused    entry   held
-edit        held        =            =          =          =          =          refused    refused    =       held
-checkpoint  held        =            =          =          =          =          =          =          =       held
-answer      undecided   =            undecided  =          =          undecided  undecided  refused    undecided undecided
-settle      undecided   undecided    undecided  undecided  undecided  undecided  undecided  undecided  undecided undecided
-resume      held        waiting      idle       waiting    waiting    failed     completed  cancelled  entry   entry
+command    running   interrupted idle      paused    waiting   failed    completed cancelled handle    open-handle
+send       =         =           =         =         =         =         refused   refused   =         =
+save       =         =           =         =         =         =         refused   refused   =         =
+pause      =         paused      paused    paused    paused    refused   refused   refused   refused   =
+cancel     =         cancelled   cancelled cancelled cancelled cancelled refused   refused   cancelled =
+rollback   =         paused      paused    paused    paused    paused    paused    paused    idle      refused
+retry      held      waiting     idle      waiting   waiting   failed    refused   refused   entry     held
+edit       held      =           =         =         =         =         refused   refused   =         held
+checkpoint held      =           =         =         =         =         =         =         =         held
+answer     undecided =           undecided =         =         undecided undecided refused   undecided undecided
+settle     undecided undecided   undecided undecided undecided undecided undecided undecided undecided undecided
+resume     held      waiting     idle      waiting   waiting   failed    completed cancelled entry     entry
 """
 
+(_, *STATUSES), *ROWS = map(str.split, TABLE.strip().splitlines())
 CASES: Final = [
     pytest.param(name, status.replace("-", " "), comes, id=f"{name}-{status}")
-    for name, *row in map(str.split, TABLE.strip().splitlines())
+    for name, *row in ROWS
     for status, comes in zip(STATUSES, row, strict=True)
 ]
 
@@ -163,10 +164,7 @@ def test_a_command(places: tuple[perdure.Store, perdure.Store], name: str, statu
             assert there.info("s").status == (before.status if comes == "=" else comes)
     finally:
         gate.set()
-        if isinstance(to_end, threading.Thread):
-            to_end.join(20)
-        elif to_end is not None:
-            to_end.close()
+        to_end()
 
 
 def test_all_commands_and_statuses_are_there() -> None:

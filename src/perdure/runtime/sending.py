@@ -117,8 +117,8 @@ def _check_pausable(info: SessionInfo) -> None:
         )
     if info.status == "failed":
         raise RefusedError(
-            f"{info.id} is failed, and nobody runs it: there is nothing to pause. To go on: perdure retry {info.id}, or "
-            f"perdure resume {info.id} once its cause is mended; to end it: perdure cancel {info.id}"
+            f"{info.id} is failed, and nobody runs it: there is nothing to pause. To go on: perdure retry {info.id}, "
+            f"or perdure resume {info.id} once its cause is mended; to end it: perdure cancel {info.id}"
         )
 
 

@@ -360,7 +360,7 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
             raise HeldError(f"{session} is being run by {info.owner}: ask it to go back, with rollback and a strategy")
         if info.status in OVER:
             raise RefusedError(
-                f"{session} is {info.status}: there is nothing to try again. If it is to be done once more all the same: "
+                f"{session} is {info.status}: there is nothing to try again. If it is to be done once more after all: "
                 f"perdure rollback {session} POINT, then perdure resume {session}"
             )
         self.entry_of(session)  # before anything is written
