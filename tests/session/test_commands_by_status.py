@@ -5,6 +5,7 @@ One table says all of it. Each case has a session of its own, so that none rests
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -59,10 +60,11 @@ def interrupted(store: perdure.Store) -> None:
 
 
 def handle(store: perdure.Store) -> Callable[[], object]:
-    opened = store.session("s")
+    ending = contextlib.ExitStack()
+    opened = ending.enter_context(store.session("s"))
     opened.state["n"] = 1
     opened.save()
-    return opened.close
+    return ending.close
 
 
 def made(store: perdure.Store, status: str) -> Callable[[], object]:
