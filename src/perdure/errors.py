@@ -8,6 +8,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── UnstorableError          the value at a path
     │   ├── TagError                 a registration that contradicts another, or stored fields that do not fit
     │   ├── LimitError               a bound of `limits` is exceeded
+    │   ├── ClassUnknownError        a class of a team that is not known here, by its name
     │   ├── ProtocolError            a protocol that cannot be used here
     │   └── SecretFoundError         what looks like a secret, on its way into a store without keys
     ├── SecretMissingError       a Secret whose value is not to be had here
@@ -105,6 +106,15 @@ class LimitError(StorableError):
     """A bound of `perdure.limits` is exceeded."""
 
     code = "limit"
+
+
+class ClassUnknownError(StorableError):
+    """A role, an action or a content of a team is of a class that is not known here; the message names it.
+
+    Nothing was imported or built.
+    """
+
+    code, exit_status = "class-unknown", 13
 
 
 class ProtocolError(StorableError):

@@ -7,6 +7,9 @@ from typing import Final
 DEPTH_MAX: Final = 200
 """Levels of containers in a value, the outermost counted as 1."""
 
+TYPE_DEPTH_MAX: Final = 20
+"""Levels of one type in another, in the text of a field's type in a team's file."""
+
 NODES_MAX: Final = 20_000_000
 """Containers and leaves in one state."""
 

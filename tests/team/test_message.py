@@ -1,0 +1,123 @@
+"""A message holds names and comes back whole; its id is new, or follows from where it is made."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from perdure.errors import TagError
+from perdure.team import Message, content, message, names
+
+
+class WriteCode:
+    pass
+
+
+class Engineer:
+    pass
+
+
+ENGINEER = f"{Engineer.__module__}.Engineer"
+CODE = f"{WriteCode.__module__}.WriteCode"
+
+
+def test_classes_objects_and_names_are_taken_and_names_are_held() -> None:
+    for cause in (WriteCode, WriteCode(), CODE):
+        made = Message("code", cause_by=cause, sent_from=Engineer(), send_to={Engineer, "Ana"})
+        assert (made.cause_by, made.sent_from, made.send_to) == (CODE, ENGINEER, {ENGINEER, "Ana"})
+    made.cause_by, made.sent_from, made.send_to = Engineer, WriteCode, Engineer
+    assert (made.cause_by, made.sent_from, made.send_to) == (ENGINEER, CODE, {ENGINEER})
+
+
+@pytest.mark.parametrize("one", [Engineer, Engineer(), ENGINEER, [Engineer], (ENGINEER,), {Engineer, ENGINEER}])
+def test_one_or_many_are_addressed(one: Any) -> None:
+    assert Message("x", send_to=one).send_to == {ENGINEER}
+
+
+def test_what_is_left_out_is_as_metagpt_has_it() -> None:
+    made = Message("x")
+    told = (made.role, made.cause_by, made.sent_from, made.send_to, made.instruct_content)
+    assert told == ("user", names.USER_REQUIREMENT, "", {"<all>"}, None)
+    assert len(made.id) == 32
+    assert made.id != Message("x").id
+
+
+def test_a_message_is_dumped_in_metagpts_form_and_comes_back() -> None:
+    made = content.model("notes", {"points": (list[str], ...)})
+    ours = Message("code", instruct_content=made(points=["a"]), role="engineer", cause_by=WriteCode, send_to={"b", "a"})
+    form = message.dump(ours)
+    assert form == {
+        "id": ours.id,
+        "content": "code",
+        "instruct_content": {
+            "class": "notes",
+            "mapping": {"points": "(list[str], Ellipsis)"},
+            "value": {"points": ["a"]},
+        },
+        "role": "engineer",
+        "cause_by": CODE,
+        "sent_from": "",
+        "send_to": ["a", "b"],
+    }
+    assert [*form] == ["id", "content", "instruct_content", "role", "cause_by", "sent_from", "send_to"]
+    assert message.load(json.loads(json.dumps(form))) == Message(**form) == Message.load(ours.dump()) == ours
+
+
+def test_a_plain_dict_is_content_like_any_other() -> None:
+    ours = Message("x", instruct_content={"class": "test", "key": "value"})
+    again = message.load(message.dump(ours))
+    assert again.instruct_content == {"class": "test", "key": "value"}
+    assert again == ours
+
+
+def test_what_is_not_declared_is_kept() -> None:
+    form = {**message.dump(Message("x")), "metadata": {"agent": "Ana"}, "self": 1}
+    assert message.dump(message.load(form)) == form
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"content": 3}, "'m1' does not fit, at 'content'"),
+        ({"send_to": [3]}, "'m1' does not fit, at 'send_to'"),
+        ({"cause_by": 3}, "'m1' does not fit, at 'cause_by'"),
+        ({"role": None}, "'m1' does not fit, at 'role'"),
+        ({"instruct_content": "text"}, "'m1' does not fit, at 'instruct_content'"),
+        ({"instruct_content": {"class": "x", "mapping": {"a": "(eval, Ellipsis)"}, "value": {}}}, "'m1': the type"),
+    ],
+)
+def test_a_form_that_does_not_fit_names_the_message_and_the_key(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(TagError, match=words):
+        message.load({**message.dump(Message("x", id="m1")), **change})
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3"])
+def test_text_that_is_no_message_is_refused(text: str) -> None:
+    with pytest.raises(TagError, match="no message"):
+        Message.load(text)
+
+
+def test_it_is_told_as_metagpt_tells_it() -> None:
+    made = content.model("notes", {"result": (str, ...)})
+    assert str(Message("idea", role="Human")) == "Human: idea"
+    assert str(Message("x", role="Ana", instruct_content=made(result="r"))) == "Ana: {'result': 'r'}"
+    assert str(Message("x", role="Ana", instruct_content={"result": "r"})) == "Ana: {'result': 'r'}"
+    assert Message("x", role="Ana").to_dict() == {"role": "Ana", "content": "x"}
+
+
+def test_ids_follow_from_the_place_where_they_are_made() -> None:
+    def made(*scope: str | int) -> list[str]:
+        with message.derived_ids(*scope):
+            return [Message("x").id, Message("y").id]
+
+    first = made("seed", "Writer", 1)
+    assert first == made("seed", "Writer", 1)
+    others = made("seed", "Writer", 11) + made("seed", "Writer1", 1) + made("seed2", "Writer", 1)
+    assert len({*first, *others}) == 8
+    assert all(len(one) == 32 for one in first)
+    with message.derived_ids("outer"):
+        outer = Message("x").id
+        made("inner")
+        assert Message("y").id not in (outer, *first)
