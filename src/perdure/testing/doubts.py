@@ -15,6 +15,8 @@ import itertools
 import json
 import os
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from perdure.testing.lives import Ended, Trial
 
 TRUTH: Final = "truth"
+
+_LOOK_S: Final = 0.001
+"""How long the people wait before they look again whether a function that runs beside them has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,18 +230,39 @@ class People:
                 f"{calls.call_text(action.name, action.args)} was cut off inside or raised: give crash_everywhere "
                 f"effects= that count {action.name!r}, or a settle= of your own"
             )
-        now = self._trial.count()
-        known = sum(
-            a.name == action.name and a.known is not None and a.known.how in ("result", "unstorable")
-            for log in self._logs(entries)
+        notes, now = self._quiet(action.name)
+        known = {
+            (session, a.seq)
+            for session, log in self._logs(entries)
             for a in Actions(log).values()
-        )
-        return now.get(action.name, 0) - self._before.get(action.name, 0) > known
+            if a.name == action.name and a.known is not None and a.known.how in ("result", "unstorable")
+        }
+        known |= {(n["session"], n["seq"]) for n in notes if (n["name"], n["what"]) == (action.name, "returned")}
+        return now - self._before.get(action.name, 0) > len(known)
 
-    def _logs(self, entries: list[Entry]) -> list[list[Entry]]:
+    def _quiet(self, name: str) -> tuple[list[dict[str, Any]], int]:
+        """The book and the number of that effect, at an instant at which no child that runs here is inside of one.
+
+        Its effect would be taken for that of the one in doubt.
+        """
+        pid = os.getpid()
+        while True:
+            notes = [n for n in self._book.read() if n["name"] == name]
+            inside = Counter[str]()
+            for note in notes:
+                if note["pid"] == pid:
+                    inside[note["where"]] += 1 if note["what"] == "entered" else -1
+            count = self._trial.count().get(name, 0)
+            if not any(inside.values()) and notes == [n for n in self._book.read() if n["name"] == name]:
+                return notes, count
+            time.sleep(_LOOK_S)
+
+    def _logs(self, entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
         """All that may have had an effect: the session and its children."""
         under = [info.id for info in self._store.sessions()]
-        return [entries] if under == [SESSION] else [list(self._store.log(session)) for session in under]
+        if under == [SESSION]:
+            return [(SESSION, entries)]
+        return [(session, list(self._store.log(session))) for session in under]
 
     def _unharmed_result(self, action: Action, entries: list[Entry]) -> bytes:
         """What the same call of the unharmed run returned."""
