@@ -84,7 +84,7 @@ def check(fn: Any) -> None:
 
 def is_async(fn: Any) -> bool:
     """Whether an agent runs in an event loop."""
-    return inspect.iscoroutinefunction(inspect.unwrap(fn))
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(inspect.unwrap(fn))
 
 
 def name(fn: Any) -> str:

@@ -1,0 +1,170 @@
+"""A team as an agent of steps: each step is one round."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from perdure.errors import InputDiffersError, RefusedError
+from perdure.session.declare import steps
+from perdure.team import rounds
+from perdure.team.action import UserRequirement
+from perdure.team.message import Message
+from perdure.team.turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from perdure.session.async_session import AsyncSession
+    from perdure.team.rounds import Table
+    from perdure.team.team import Team
+
+ROUNDS = 5
+"""How many rounds a team has if nobody says."""
+
+
+def agent(factory: Callable[[], Team]) -> Callable[[AsyncSession], Any]:
+    """Declares a function that hires a team as an agent: `perdure run file.py:function --input '"the idea"'`.
+
+    The input is the idea, or `{"idea": …, "send_to": …, "n_round": …, "investment": …}`. Each round is durable, and so
+    is each action in it. The session completes when nobody has anything left to do, with the last message as its
+    result; out of rounds or money it is idle until more is sent to it.
+    """
+    return declared(factory, factory)
+
+
+def declared(factory: Callable[[], Team], named: Any) -> Callable[[AsyncSession], Any]:
+    """The steps of the teams that a factory makes; found again by the name and code of `named`."""
+    lives: WeakKeyDictionary[AsyncSession, Live] = WeakKeyDictionary()
+
+    async def step(s: AsyncSession) -> None:
+        live = lives.get(s)
+        if live is None or not live.is_at(s.state):
+            live = lives[s] = Live(factory(), s.state)
+        await live.step(s)
+
+    step = functools.wraps(named)(step)
+    step.hire = factory  # type: ignore[attr-defined]
+    return steps(append_only=rounds.APPEND_ONLY)(step)
+
+
+class Live:
+    """A team's objects, as of a state."""
+
+    def __init__(self, team: Team, state: Mapping[str, Any]) -> None:
+        self.team, self.env = team, team.env
+        self.table: Table | None = None
+        self._at: int | None = -1
+        if "team" in state:
+            _check_hired(team, state)
+            self.table = rounds.put_in(self.env, state)
+            self._at = state["team"]["round"]
+
+    def is_at(self, state: Mapping[str, Any]) -> bool:
+        """Whether they are as this state has them: nothing was begun since, and nothing was rolled back."""
+        return self._at is not None and self._at == (state["team"]["round"] if "team" in state else -1)
+
+    async def step(self, s: AsyncSession) -> None:
+        """Opens the team's state, or plays one round, or says that the team is done."""
+        self._at = None  # what an error leaves behind is not taken for the state
+        if self.table is None:
+            self._open(s)
+        elif self.env.is_idle:
+            s.complete(self.env.published[-1].content if self.env.published else None)
+        elif lack(s.state["team"]):
+            self._take(s, await s.receive())
+        else:
+            await self._round(s)
+        self._at = s.state["team"]["round"]
+
+    def _open(self, s: AsyncSession) -> None:
+        given = s.input if isinstance(s.input, dict) else {"idea": s.input}
+        idea = given.get("idea") or self.team.idea
+        if not isinstance(idea, str) or not idea:
+            raise RefusedError(f"{s.id}: a team begins with an idea: give it as the input, a text")
+        facts = {
+            "idea": idea,
+            "seed": s.uuid().hex,
+            "round": 0,
+            "rounds_left": given.get("n_round", ROUNDS),
+            "investment": float(given.get("investment", self.team.investment)),
+            "spent": {},
+            "workspace": str(self.team.workspace),
+        }
+        s.state.update(rounds.laid_out(self.env, facts))
+        self.table = rounds.put_in(self.env, s.state)
+        self._publish_idea(s, idea, send_to=given.get("send_to") or "")
+
+    def _publish_idea(self, s: AsyncSession, idea: str, *, send_to: str) -> None:
+        to: dict[str, Any] = {"send_to": send_to} if send_to else {}
+        said = Message(content=idea, role="Human", cause_by=UserRequirement, id=s.uuid().hex, **to)
+        rounds.publish(self.env, s.state, self._table, said)
+
+    @property
+    def _table(self) -> Table:
+        assert self.table is not None
+        return self.table
+
+    def _take(self, s: AsyncSession, sent: Any) -> None:
+        """What somebody sent to a team that lacks something: rounds, money, or one more thing to do."""
+        facts = s.state["team"]
+        if isinstance(sent, str):
+            self._publish_idea(s, sent, send_to="")
+        elif isinstance(sent, dict) and {*sent} <= {"rounds", "investment"}:
+            facts["rounds_left"] += int(sent.get("rounds", 0))
+            facts["investment"] += float(sent.get("investment", 0))
+        else:
+            raise RefusedError(f'{s.id}: a team takes a text, {{"rounds": n}} or {{"investment": usd}}, not {sent!r}')
+
+    async def _round(self, s: AsyncSession) -> None:
+        facts, table = s.state["team"], self._table
+        number, seed = facts["round"] + 1, facts["seed"]
+        acting = [role for role in self.env.roles.values() if not role.is_idle]
+        machines = [role for role in acting if not role.is_human]
+        turns = {
+            role.profile: Turn(s, role.profile, number, seed=seed, model=self.team.model, person=role.is_human)
+            for role in acting
+        }
+        ran: dict[str, Turn] = {}
+
+        def turn(role: Any) -> Any:
+            take = rounds.turn_of(role, turns[role.profile], table)
+
+            async def taken(round: int) -> dict[str, Any]:  # noqa: A002 - what the journal shows
+                ran[role.profile] = turns[role.profile]
+                return await take(round)
+
+            return taken
+
+        async with s.parallel(at_once=max(1, len(machines))) as block:
+            promises = {
+                role.profile: block.action(turn(role), name=role.profile, effect="repeatable")(round=number)
+                for role in machines
+            }
+        results = {profile: await promise for profile, promise in promises.items()}
+        for role in acting:
+            if role.is_human:
+                results[role.profile] = await turn(role)(number)
+        facts["round"], facts["rounds_left"] = number, facts["rounds_left"] - 1
+        rounds.take_in(self.env, s.state, table, {role.profile: results[role.profile] for role in acting}, ran=ran)
+
+
+def lack(facts: Mapping[str, Any]) -> str:
+    """What keeps a team from another round; "" for nothing."""
+    if facts["rounds_left"] <= 0:
+        return f"its {facts['round']} rounds are used"
+    spent = facts["spent"].get("usd", 0.0)
+    if spent >= facts["investment"]:
+        return f"{spent:g} of {facts['investment']:g} USD are spent"
+    return ""
+
+
+def _check_hired(team: Team, state: Mapping[str, Any]) -> None:
+    missing = [profile for profile in state["roles"] if profile not in team.env.roles]
+    if missing:
+        raise RefusedError(f"the session has roles that the code does not hire: {', '.join(missing)}; hire them again")
+    if team.idea and team.idea != state["team"]["idea"]:
+        raise InputDiffersError(
+            f"the session works on {state['team']['idea']!r}, not on {team.idea!r}: give another session, or fork it"
+        )

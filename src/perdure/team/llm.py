@@ -1,0 +1,60 @@
+"""Asking: a language model, or for a role that is human, a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from perdure import values
+from perdure.errors import RefusedError
+from perdure.team import turn as turns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.team.turn import Turn
+
+
+class LLM:
+    """What a role or an action asks. `model` is a name that `perdure.models` knows, or a model of pydantic-ai."""
+
+    def __init__(self, model: Any = None) -> None:
+        self.model = model
+
+    async def aask(self, prompt: str, system_msgs: Sequence[str] | None = None) -> str:
+        """The model's answer, as text. Durable as `ask` is."""
+        return str(await self.ask(prompt, system="\n".join(system_msgs or ())))
+
+    async def ask(self, prompt: str, output_type: Any = str, *, system: str = "", retries: int = 2) -> Any:
+        """The model's answer, as a value of that type (a pydantic model, a list of them, `int` …).
+
+        A reply that is none is shown to the model with the error, `retries` times; then `RefusedError`. Recorded
+        before it is returned, and never asked again. Raises `RefusedError` outside of a team's run.
+        """
+        turn = turns.current()
+        if turn is None:
+            raise RefusedError("a model is asked inside of a team's run: team.hire([role]), team.run_project(…), team.run()")
+        if turn.asks_person:
+            return await _person(turn, prompt, output_type)
+        from perdure import models
+
+        model = self.model or turn.model
+        if model is None:
+            raise RefusedError(f"{turn.profile} has no model to ask: give Team(model=…), or the role or action its own")
+        answer = await models.ask(turn.session, model, prompt, system=system, output_type=output_type, retries=retries)
+        turn.pay(answer.tokens_in, answer.tokens_out, answer.usd)
+        return answer.output
+
+
+async def _person(turn: Turn, prompt: str, output_type: Any) -> Any:
+    turn.asked += 1
+    key = f"{turn.profile} {turn.number}.{turn.asked}"
+    said = await turn.session.ask(prompt, key=key)
+    if output_type is str:
+        return said if isinstance(said, str) else values.describe(said)
+    try:
+        adapter = TypeAdapter(output_type)
+        return adapter.validate_json(said) if isinstance(said, str) else adapter.validate_python(said)
+    except ValueError as error:
+        raise RefusedError(f"the answer to {key!r} is no {output_type}: {error}") from error

@@ -1,0 +1,157 @@
+"""A team in a session: its state as plain parts, and the rounds that move it on.
+
+Nothing but the step in `agent.py` writes the state; what the roles did in a round is told by the results of their
+turns, which are recorded, and put into the state and into the live roles alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.team import message as messages
+from perdure.team.environment import is_sent_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, MutableMapping
+
+    from perdure.team.environment import Environment
+    from perdure.team.memory import Memory
+    from perdure.team.message import Message
+    from perdure.team.role import Role
+    from perdure.team.turn import Turn
+
+PARTS = ("team", "roles", "memories", "messages", "history")
+"""Names of the parts: facts, roles by profile, what each remembers, all messages ever made, those that were published.
+
+Memories and the history hold the numbers of messages in `messages`.
+"""
+
+APPEND_ONLY = ("messages", "history")
+
+
+class Table:
+    """The messages of a session: their numbers by id, and the live objects."""
+
+    def __init__(self, recorded: list[dict[str, Any]]) -> None:
+        self._recorded = recorded
+        self.by_id = {each["id"]: messages.load(each) for each in recorded}
+        self._numbers = {each["id"]: number for number, each in enumerate(recorded)}
+
+    def __contains__(self, message: Message) -> bool:
+        return message.id in self._numbers
+
+    def add(self, dumped: Iterable[dict[str, Any]], live: Mapping[str, Message]) -> None:
+        """Those that are not there yet; `live` are objects that some of them have already."""
+        for each in dumped:
+            if each["id"] not in self._numbers:
+                self._numbers[each["id"]] = len(self._recorded)
+                self._recorded.append(each)
+                self.by_id[each["id"]] = live.get(each["id"]) or messages.load(each)
+
+    def numbers(self, ids: Iterable[str]) -> list[int]:
+        """Where they are."""
+        return [self._numbers[each] for each in ids]
+
+    def at(self, numbers: Iterable[int]) -> list[Message]:
+        """The messages of these numbers."""
+        return [self.by_id[self._recorded[number]["id"]] for number in numbers]
+
+
+# --- one turn ---------------------------------------------------------------------------------------------------------
+
+
+def turn_of(role: Role, turn: Turn, table: Table) -> Callable[..., Any]:
+    """The turn of a role, as an action: what came of it, as data."""
+
+    async def take(round: int) -> dict[str, Any]:  # noqa: A002 - what the journal shows
+        del round
+        before, marks = role.dump(), {name: memory.mark() for name, memory in _memories(role).items()}
+        with turn.taken():
+            await role.run()
+        after = role.dump()
+        told = {name: memory.since(marks[name]) for name, memory in _memories(role).items()}
+        made = [m for change in told.values() for m in change.added] + turn.outbox + role.rc.msg_buffer
+        return {
+            "role": {name: value for name, value in after.items() if before[name] != value},
+            "messages": [messages.dump(m) for m in {m.id: m for m in made}.values() if m not in table],
+            "published": [m.id for m in turn.outbox],
+            "inbox": [m.id for m in role.rc.msg_buffer],
+            "spent": turn.spent,
+        } | {name: {"rewritten": told[name].rewritten, "ids": [m.id for m in told[name].added]} for name in told}
+
+    return take
+
+
+def _memories(role: Role) -> dict[str, Memory]:
+    return {"memory": role.rc.memory, "working": role.rc.working_memory}
+
+
+# --- the state --------------------------------------------------------------------------------------------------------
+
+
+def laid_out(env: Environment, team: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a team that has done nothing yet."""
+    return {
+        "team": team,
+        "roles": {profile: role.dump() for profile, role in env.roles.items()},
+        "memories": {profile: {"memory": [], "working": [], "inbox": []} for profile in env.roles},
+        "messages": [],
+        "history": [],
+    }
+
+
+def put_in(env: Environment, state: Mapping[str, Any]) -> Table:
+    """Puts what a state says into live roles. A role that the state does not know begins with nothing."""
+    table = Table(state["messages"])
+    env.published = table.at(state["history"])
+    for profile, role in env.roles.items():
+        if profile not in state["roles"]:
+            continue
+        mine = state["memories"][profile]
+        role.restore(state["roles"][profile], table.by_id)
+        for name, memory in _memories(role).items():
+            memory.clear()
+            memory.add_batch(table.at(mine[name]))
+        role.rc.msg_buffer = table.at(mine["inbox"])
+        role.rc.news, role.rc.todo = [], None
+    return table
+
+
+def publish(env: Environment, state: MutableMapping[str, Any], table: Table, published: Message) -> None:
+    """Sends a message to those whom it is for, in the state and among the live roles."""
+    table.add([messages.dump(published)], {published.id: published})
+    (number,) = table.numbers([published.id])
+    state["history"].append(number)
+    env.published.append(published)
+    for profile, role in env.roles.items():
+        if is_sent_to(published, role.addresses):
+            state["memories"][profile]["inbox"].append(number)
+            role.put_message(published)
+
+
+def take_in(
+    env: Environment, state: MutableMapping[str, Any], table: Table, results: Mapping[str, Any], *, ran: Mapping[str, Turn]
+) -> None:
+    """Puts the results of a round into the state, and into those live roles that did not bring them about themselves."""
+    for profile, result in results.items():
+        live = {m.id: m for m in ran[profile].outbox} if profile in ran else {}
+        role, mine = env.roles[profile], state["memories"][profile]
+        live |= {m.id: m for memory in _memories(role).values() for m in memory.get(len(result["messages"]) or 1)}
+        table.add(result["messages"], live)
+        state["roles"][profile] = {**state["roles"][profile], **result["role"]}
+        for name, memory in _memories(role).items():
+            rewritten, ids = result[name]["rewritten"], result[name]["ids"]
+            mine[name][0 if rewritten else len(mine[name]) :] = table.numbers(ids)
+            if profile not in ran:
+                if rewritten:
+                    memory.clear()
+                memory.add_batch(table.by_id[each] for each in ids)
+        mine["inbox"][:] = table.numbers(result["inbox"])
+        if profile not in ran:
+            role.restore(state["roles"][profile], table.by_id)
+            role.rc.msg_buffer = table.at(mine["inbox"])
+        for unit, amount in result["spent"].items():
+            state["team"]["spent"][unit] = state["team"]["spent"].get(unit, 0) + amount
+    for result in results.values():
+        for each in result["published"]:
+            publish(env, state, table, table.by_id[each])

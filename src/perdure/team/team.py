@@ -1,0 +1,106 @@
+"""A team: roles in an environment, an idea, money and rounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import perdure
+from perdure.errors import BudgetError
+from perdure.runtime.store import AgentStore
+from perdure.session.keeping.opening import NO_INPUT, find
+from perdure.team import agent as agents
+from perdure.team.environment import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from perdure.runtime.outcome import Outcome
+    from perdure.team.role import Role
+
+INVESTMENT_USD = 10.0
+
+
+class Team:
+    """Roles that work on an idea together, durably.
+
+    `store` is where its session is (a store, or what opens one; by default a file in the workspace), `workspace` the
+    folder for what it makes, `model` what is asked where neither a role nor an action has a model of its own. A team
+    that was interrupted goes on when the same code runs again; `docs/team.md` says how exactly.
+    """
+
+    def __init__(
+        self,
+        *,
+        roles: Iterable[Role] = (),
+        env: Environment | None = None,
+        store: AgentStore | str | None = None,
+        session: str = "team",
+        workspace: str | Path = "workspace",
+        model: Any = None,
+        context: Any = None,
+        investment: float = INVESTMENT_USD,
+    ) -> None:
+        self.env = env if env is not None else Environment()
+        self.env.context = context if context is not None else self.env.context
+        self.session, self.workspace, self.model = session, Path(workspace), model
+        self.investment, self.idea, self.send_to = investment, "", ""
+        self.outcome: Outcome | None = None
+        self._store = store
+        self.hire(roles)
+
+    def hire(self, roles: Iterable[Role]) -> None:
+        """More roles. Raises `RefusedError` for two of the same profile."""
+        self.env.add_roles(roles)
+
+    def invest(self, investment: float) -> None:
+        """How much models may cost in all, in USD."""
+        self.investment = investment
+
+    def run_project(self, idea: str, send_to: str = "") -> None:
+        """What it shall do. A session that works on another idea refuses it."""
+        self.idea, self.send_to = idea, send_to
+
+    start_project = run_project
+
+    async def run(self, n_round: int = agents.ROUNDS, idea: str = "", send_to: str = "") -> str:
+        """Plays at most so many rounds, or what an interrupted run has left of its own: the history, as text.
+
+        Every action is durable when it ends. What ended the run is in `outcome`; an error of an action is raised.
+        Raises `BudgetError` when what was invested is spent, `InputDiffersError` for another idea than the session's,
+        `HeldError` while somebody else runs it.
+        """
+        if idea:
+            self.run_project(idea, send_to)
+        store, own = self._opened()
+        try:
+            return await self._run(store, n_round)
+        finally:
+            if own:
+                store.close()
+
+    async def _run(self, store: AgentStore, n_round: int) -> str:
+        known = find(store.backend, self.session)
+        agent = agents.declared(lambda: self, type(self))
+        if known is not None and known.status == "idle":
+            store.send(self.session, {"rounds": n_round}, by="Team.run")
+        given: Any = NO_INPUT
+        if known is None:
+            about = {"idea": self.idea, "send_to": self.send_to, "n_round": n_round, "investment": self.investment}
+            given = about
+        self.outcome = outcome = await store.arun(agent, self.session, input=given)
+        if outcome.error is not None:
+            raise outcome.error
+        state = store.state_at(self.session)
+        if outcome.status == "idle" and (why := agents.lack(state["team"])).endswith("spent"):
+            raise BudgetError(f"{self.session}: {why}; run: perdure team invest {self.session} USD")
+        return self.env.history
+
+    def _opened(self) -> tuple[AgentStore, bool]:
+        if isinstance(self._store, AgentStore):
+            return self._store, False
+        if self._store is None:
+            folder = self.workspace / "storage" / "team"
+            folder.mkdir(parents=True, exist_ok=True)
+            return perdure.open(str(folder / "agents.db")), True
+        return perdure.open(self._store), True
