@@ -5,19 +5,56 @@ from typing import TYPE_CHECKING
 from perdure.late import names as _names
 
 if TYPE_CHECKING:
+    from perdure.team.action import Action, UserRequirement
+    from perdure.team.environment import Environment
+    from perdure.team.llm import LLM
     from perdure.team.memory import Memory
     from perdure.team.message import Message
     from perdure.team.names import register
+    from perdure.team.outputs import ActionOutput
     from perdure.team.plan import Plan, Task, TaskResult
+    from perdure.team.planner import Planner
+    from perdure.team.role import Role, RoleContext, RoleReactMode
+    from perdure.team.steps import agent
+    from perdure.team.team import Team
 
-__all__ = ["Memory", "Message", "Plan", "Task", "TaskResult", "register"]
+__all__ = [
+    "LLM",
+    "Action",
+    "ActionOutput",
+    "Environment",
+    "Memory",
+    "Message",
+    "Plan",
+    "Planner",
+    "Role",
+    "RoleContext",
+    "RoleReactMode",
+    "Task",
+    "TaskResult",
+    "Team",
+    "UserRequirement",
+    "agent",
+    "register",
+]
 
 _LATE = {
+    "LLM": "perdure.team.llm",
+    "Action": "perdure.team.action",
+    "ActionOutput": "perdure.team.outputs",
+    "Environment": "perdure.team.environment",
     "Memory": "perdure.team.memory",
     "Message": "perdure.team.message",
     "Plan": "perdure.team.plan",
+    "Planner": "perdure.team.planner",
+    "Role": "perdure.team.role",
+    "RoleContext": "perdure.team.role",
+    "RoleReactMode": "perdure.team.role",
     "Task": "perdure.team.plan",
     "TaskResult": "perdure.team.plan",
+    "Team": "perdure.team.team",
+    "UserRequirement": "perdure.team.action",
+    "agent": "perdure.team.steps",
     "register": "perdure.team.names",
 }
 """Where the names are: each is loaded by the first who uses it."""

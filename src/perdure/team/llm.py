@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
@@ -34,14 +35,15 @@ class LLM:
         """
         turn = turns.current()
         if turn is None:
-            raise RefusedError("a model is asked inside of a team's run: team.hire([role]), team.run_project(…), team.run()")
+            raise RefusedError(
+                "a model is asked inside of a team's run: team.hire([role]), team.run_project(…), team.run()"
+            )
         if turn.asks_person:
             return await _person(turn, prompt, output_type)
-        from perdure import models
-
         model = self.model or turn.model
         if model is None:
             raise RefusedError(f"{turn.profile} has no model to ask: give Team(model=…), or the role or action its own")
+        models = importlib.import_module("perdure.models")
         answer = await models.ask(turn.session, model, prompt, system=system, output_type=output_type, retries=retries)
         turn.pay(answer.tokens_in, answer.tokens_out, answer.usd)
         return answer.output

@@ -30,6 +30,9 @@ from perdure.team.names import USER_REQUIREMENT, name_of
 ALL: Final = "<all>"
 """The address of everybody."""
 
+SELF: Final = "<self>"
+"""The address of whoever sends it."""
+
 _ids: ContextVar[Callable[[], str] | None] = ContextVar("ids", default=None)
 
 

@@ -144,7 +144,12 @@ class Role(BaseModel):
         """One more thing that it can do."""
         self.set_actions([*self.actions, action])
 
-    def _set_react_mode(self, react_mode: str, max_react_loop: int = 1, auto_run: bool = True) -> None:
+    def _set_react_mode(
+        self,
+        react_mode: str,
+        max_react_loop: int = 1,
+        auto_run: bool = True,  # noqa: FBT001, FBT002 - as its users know it
+    ) -> None:
         """How it reacts. Raises `RefusedError` for a mode that there is not."""
         if react_mode not in RoleReactMode.values():
             raise RefusedError(f"react_mode={react_mode!r}: it is one of {', '.join(RoleReactMode.values())}")

@@ -71,9 +71,10 @@ def turn_of(role: Role, turn: Turn, table: Table) -> Callable[..., Any]:
         after = role.dump()
         told = {name: memory.since(marks[name]) for name, memory in _memories(role).items()}
         made = [m for change in told.values() for m in change.added] + turn.outbox + role.rc.msg_buffer
+        turn.made = {m.id: m for m in made if m not in table}
         return {
             "role": {name: value for name, value in after.items() if before[name] != value},
-            "messages": [messages.dump(m) for m in {m.id: m for m in made}.values() if m not in table],
+            "messages": [messages.dump(m) for m in turn.made.values()],
             "published": [m.id for m in turn.outbox],
             "inbox": [m.id for m in role.rc.msg_buffer],
             "spent": turn.spent,
@@ -130,14 +131,17 @@ def publish(env: Environment, state: MutableMapping[str, Any], table: Table, pub
 
 
 def take_in(
-    env: Environment, state: MutableMapping[str, Any], table: Table, results: Mapping[str, Any], *, ran: Mapping[str, Turn]
+    env: Environment,
+    state: MutableMapping[str, Any],
+    table: Table,
+    results: Mapping[str, Any],
+    *,
+    ran: Mapping[str, Turn],
 ) -> None:
-    """Puts the results of a round into the state, and into those live roles that did not bring them about themselves."""
+    """Puts the results of a round into the state, and into those roles that did not bring them about here."""
     for profile, result in results.items():
-        live = {m.id: m for m in ran[profile].outbox} if profile in ran else {}
         role, mine = env.roles[profile], state["memories"][profile]
-        live |= {m.id: m for memory in _memories(role).values() for m in memory.get(len(result["messages"]) or 1)}
-        table.add(result["messages"], live)
+        table.add(result["messages"], ran[profile].made if profile in ran else {})
         state["roles"][profile] = {**state["roles"][profile], **result["role"]}
         for name, memory in _memories(role).items():
             rewritten, ids = result[name]["rewritten"], result[name]["ids"]

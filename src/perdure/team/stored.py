@@ -22,7 +22,7 @@ unstored: set[tuple[str, str]] = set()
 
 
 def stored(owner: BaseModel, *without: str) -> dict[str, Any]:
-    """Field name → value, in the owner's order, but for those `without`. Values are copies: later changes leave them."""
+    """Field name → value, but for those `without`. Values are copies: later changes leave them."""
     found = {}
     for name, value in owner:
         if name in without:

@@ -9,7 +9,7 @@ import perdure
 from perdure.errors import BudgetError
 from perdure.runtime.store import AgentStore
 from perdure.session.keeping.opening import NO_INPUT, find
-from perdure.team import agent as agents
+from perdure.team import rounds, steps
 from perdure.team.environment import Environment
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Team:
 
     start_project = run_project
 
-    async def run(self, n_round: int = agents.ROUNDS, idea: str = "", send_to: str = "") -> str:
+    async def run(self, n_round: int = steps.ROUNDS, idea: str = "", send_to: str = "") -> str:
         """Plays at most so many rounds, or what an interrupted run has left of its own: the history, as text.
 
         Every action is durable when it ends. What ended the run is in `outcome`; an error of an action is raised.
@@ -81,7 +81,9 @@ class Team:
 
     async def _run(self, store: AgentStore, n_round: int) -> str:
         known = find(store.backend, self.session)
-        agent = agents.declared(lambda: self, type(self))
+        agent = steps.declared(lambda: self, type(self))
+        if known is not None:
+            steps.check_idea(self.session, self.idea, store.state_at(self.session, parts=["team"]))
         if known is not None and known.status == "idle":
             store.send(self.session, {"rounds": n_round}, by="Team.run")
         given: Any = NO_INPUT
@@ -92,7 +94,8 @@ class Team:
         if outcome.error is not None:
             raise outcome.error
         state = store.state_at(self.session)
-        if outcome.status == "idle" and (why := agents.lack(state["team"])).endswith("spent"):
+        rounds.put_in(self.env, state)
+        if outcome.status == "idle" and (why := steps.lack(state["team"])).endswith("spent"):
             raise BudgetError(f"{self.session}: {why}; run: perdure team invest {self.session} USD")
         return self.env.history
 

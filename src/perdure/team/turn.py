@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from perdure.team import outputs
-from perdure.team.message import Derived, Message
+from perdure.team.message import Message, derived_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,18 +32,19 @@ class Turn:
     """One role's part in one round.
 
     The ids of the messages made in it follow from `seed`, role, round and their order, so that code that runs again
-    makes the same ones; `made` were made before. `outbox` is what it published. With `asks_person` whatever would be asked of a model is asked of a
-    person, and nothing is inside of an action, where nobody can be asked.
+    makes the same ones. `outbox` is what it published, `made` all new messages by id. With `asks_person`
+    whatever would be asked of a model is asked of a person, and nothing is inside of an action, where nobody can be
+    asked.
     """
 
     def __init__(
-        self, session: AsyncSession, profile: str, number: int, *, seed: str, model: Any, made: int = 0, person: bool = False
+        self, session: AsyncSession, profile: str, number: int, *, seed: str, model: Any, person: bool = False
     ) -> None:
         self.session, self.profile, self.number = session, profile, number
         self.model, self.asks_person = model, person
-        self.ids = Derived(seed, profile, number, made=made)
-        self.asked = 0
+        self.asked, self._seed = 0, seed
         self.outbox: list[Message] = []
+        self.made: dict[str, Message] = {}
         self.spent: dict[str, float] = {}
 
     @contextlib.contextmanager
@@ -51,7 +52,7 @@ class Turn:
         """Within it, `current` is this turn."""
         token = _current.set(self)
         try:
-            with self.ids:
+            with derived_ids(self._seed, self.profile, self.number):
                 yield
         finally:
             _current.reset(token)

@@ -103,7 +103,8 @@ class Live:
 
     @property
     def _table(self) -> Table:
-        assert self.table is not None
+        if self.table is None:
+            raise RuntimeError("the team's state is not laid out")
         return self.table
 
     def _take(self, s: AsyncSession, sent: Any) -> None:
@@ -131,7 +132,7 @@ class Live:
         def turn(role: Any) -> Any:
             take = rounds.turn_of(role, turns[role.profile], table)
 
-            async def taken(round: int) -> dict[str, Any]:  # noqa: A002 - what the journal shows
+            async def taken(round: int) -> Any:  # noqa: A002 - what the journal shows
                 ran[role.profile] = turns[role.profile]
                 return await take(round)
 
@@ -164,7 +165,11 @@ def _check_hired(team: Team, state: Mapping[str, Any]) -> None:
     missing = [profile for profile in state["roles"] if profile not in team.env.roles]
     if missing:
         raise RefusedError(f"the session has roles that the code does not hire: {', '.join(missing)}; hire them again")
-    if team.idea and team.idea != state["team"]["idea"]:
+
+
+def check_idea(session: str, idea: str, state: Mapping[str, Any]) -> None:
+    """Raises `InputDiffersError` if the session works on another idea."""
+    if idea and "team" in state and idea != state["team"]["idea"]:
         raise InputDiffersError(
-            f"the session works on {state['team']['idea']!r}, not on {team.idea!r}: give another session, or fork it"
+            f"{session} works on {state['team']['idea']!r}, not on {idea!r}: give another session, or fork it"
         )

@@ -1,0 +1,90 @@
+"""A team as its log leaves it: the state of the last round that ended, and what became of the one after it.
+
+It is told from the log alone, so it is the same whoever looks, and whatever has ended the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from perdure import values
+from perdure.errors import Leaving, SessionUnknownError
+from perdure.log.action import Actions
+from perdure.log.branch import branch, is_reentry
+from perdure.session import scope
+from perdure.session.keeping.snapshot import Reader, snapshot
+from perdure.team import rounds
+from perdure.team.recorded import Recorded
+from perdure.team.turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.log.entry import Entry
+    from perdure.stores.contract import Store
+    from perdure.team.role import Role
+    from perdure.team.team import Team
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The team at the head of its log.
+
+    `team` has the live roles; `state` is that of the last round that ended, at the record `at`, with what the turns of
+    the next one that ended brought about in `team` alone. `cut_off` are the roles whose turn did not end, with the
+    record of its start. `since` are the records after `at` on the present branch.
+    """
+
+    team: Team
+    state: dict[str, Any]
+    at: int
+    cut_off: dict[str, int] = field(default_factory=dict)
+    since: tuple[Entry, ...] = ()
+
+
+async def scene(store: Store, session: str, hire: Callable[[], Team]) -> Scene:
+    """The team of this session, hired by `hire`, as its log leaves it. Nothing is run or written.
+
+    Raises `SessionUnknownError` where no team was ever laid out, `DamageError`.
+    """
+    reader, head = Reader(store, session), store.head(session)
+    tip = branch(reader.entries(upto=head.seq))
+    at = next((entry.seq for entry in reversed(tip) if is_reentry(entry)), 0)
+    state = snapshot(reader, at).all() if at > 1 else {}
+    if "team" not in state:
+        raise SessionUnknownError(f"{session}: nothing of a team is recorded in {store.url}")
+    team, now = hire(), values.decode(values.encode(state))
+    table = rounds.put_in(team.env, now)
+    since = tuple(entry for entry in tip if entry.seq > at)
+    actions = Actions(since)
+    turns = {each.name: each for each in actions.values() if each.parent is None and each.name in team.env.roles}
+    ended, cut_off = dict[str, Any](), dict[str, int]()
+    for name, each in turns.items():
+        if each.known is not None and each.known.how == "result":
+            ended[name] = values.decode(each.known.value)
+        else:
+            cut_off[name] = each.seq
+    for profile, seq in cut_off.items():
+        turn = Turn(
+            cast("Any", Recorded(session, actions, seq)),
+            profile,
+            state["team"]["round"] + 1,
+            seed=state["team"]["seed"],
+            model=team.model,
+        )
+        await _go_through(turn, team.env.roles[profile], table)
+    order = [profile for profile in team.env.roles if profile in ended]
+    rounds.take_in(team.env, now, table, {profile: ended[profile] for profile in order}, ran={})
+    return Scene(team, state, at, cut_off, since)
+
+
+async def _go_through(turn: Turn, role: Role, table: rounds.Table) -> None:
+    """Brings a role to where its turn was cut off."""
+    try:
+        with scope.running(turn.session):
+            await rounds.turn_of(role, turn, table)(turn.number)
+    except Leaving:
+        pass
+    except Exception:  # noqa: BLE001, S110 - the agent's own error, which cut it off: it is as far as it came
+        pass

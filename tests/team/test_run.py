@@ -1,0 +1,150 @@
+"""A team runs, is cut off, and goes on: only what was unfinished runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure.errors import BudgetError, InputDiffersError, RefusedError
+from perdure.team import Action, Message, Role, RoleReactMode, Team, UserRequirement
+from perdure.team.scene import scene
+
+ran: Counter[str] = Counter()
+broken: set[str] = set()
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    ran.clear()
+    broken.clear()
+    yield
+    broken.clear()
+
+
+class Counted(Action):
+    """Counts its runs, and fails while it is broken."""
+
+    async def run(self, history: list[Message]) -> str:
+        ran[self.name] += 1
+        if self.name in broken:
+            raise RuntimeError(f"{self.name} is broken")
+        return f"{self.name} of {history[-1].content}"
+
+
+class Draft(Counted):
+    pass
+
+
+class Outline(Counted):
+    pass
+
+
+class Write(Counted):
+    pass
+
+
+class Collector(Role):
+    name: str = "Ana"
+    profile: str = "Collector"
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.set_actions([Draft])
+        self._watch([UserRequirement])
+
+
+class Writer(Role):
+    name: str = "Ben"
+    profile: str = "Writer"
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.set_actions([Outline, Write])
+        self._watch([Draft])
+        self._set_react_mode(RoleReactMode.BY_ORDER)
+
+
+def team(folder: Path, **options: Any) -> Team:
+    made = Team(roles=[Collector(), Writer()], workspace=folder, **options)
+    made.run_project("rivers")
+    return made
+
+
+def play(made: Team, n_round: int = 5) -> list[str]:
+    history = asyncio.run(made.run(n_round=n_round))
+    return history.strip().splitlines()
+
+
+SAID = ["Human: rivers", "Collector: Draft of rivers", "Writer: Write of Outline of Draft of rivers"]
+
+
+def test_a_team_plays_until_nobody_has_anything_to_do(tmp_path: Path) -> None:
+    made = team(tmp_path)
+    assert play(made) == SAID
+    assert made.outcome is not None
+    assert made.outcome.status == "completed"
+    assert ran == {"Draft": 1, "Outline": 1, "Write": 1}
+
+
+def test_a_finished_team_tells_the_same_again(tmp_path: Path) -> None:
+    play(team(tmp_path))
+    assert play(team(tmp_path)) == SAID
+    assert ran == {"Draft": 1, "Outline": 1, "Write": 1}
+
+
+@pytest.mark.parametrize("name", ["Draft", "Outline", "Write"])
+def test_after_an_error_only_the_action_that_failed_runs_again(tmp_path: Path, name: str) -> None:
+    broken.add(name)
+    with pytest.raises(RuntimeError, match=f"{name} is broken"):
+        play(team(tmp_path))
+    broken.clear()
+    assert play(team(tmp_path)) == SAID
+    assert ran == Counter({"Draft": 1, "Outline": 1, "Write": 1}) + Counter([name])
+
+
+def test_the_scene_of_an_error_is_what_its_log_says(tmp_path: Path) -> None:
+    broken.add("Write")
+    with pytest.raises(RuntimeError):
+        play(team(tmp_path))
+    with perdure.open(str(tmp_path / "storage" / "team" / "agents.db")) as store:
+        found = asyncio.run(scene(store.backend, "team", lambda: team(tmp_path)))
+    writer, collector = found.team.env.roles["Writer"], found.team.env.roles["Collector"]
+    assert (writer.rc.state, collector.rc.state) == (1, -1)
+    assert list(found.cut_off) == ["Writer"]
+    assert [m.content for m in writer.get_memories()][-1] == "Outline of Draft of rivers"
+    assert writer.latest_observed_msg is not None
+    assert writer.latest_observed_msg.content == "Draft of rivers"
+    assert ran["Write"] == 1
+
+
+def test_another_idea_is_refused(tmp_path: Path) -> None:
+    play(team(tmp_path), n_round=1)
+    other = team(tmp_path)
+    other.run_project("mountains")
+    with pytest.raises(InputDiffersError, match="rivers"):
+        play(other)
+    assert play(team(tmp_path)) == SAID
+    with pytest.raises(InputDiffersError, match="rivers"):
+        play(other)
+
+
+def test_a_team_without_rounds_goes_on_when_it_gets_more(tmp_path: Path) -> None:
+    assert play(team(tmp_path), n_round=1) == SAID[:2]
+    assert play(team(tmp_path), n_round=4) == SAID
+
+
+def test_a_team_without_money_says_so(tmp_path: Path) -> None:
+    with pytest.raises(BudgetError, match="0 of 0 USD"):
+        play(team(tmp_path, investment=0.0))
+    assert not ran
+
+
+def test_two_roles_of_one_profile_are_refused() -> None:
+    with pytest.raises(RefusedError, match="Writer"):
+        Team(roles=[Writer(), Writer(name="Eve")])
