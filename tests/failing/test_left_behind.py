@@ -113,6 +113,44 @@ def test_a_key_that_comes_with_another_id_is_refused_and_not_paid_again(store, t
     paid = tmp_path / "paid"
     outcome = store.run(payer(paid, keyed=True, ignore=()), "s")
     assert (outcome.status, type(outcome.error), times(paid)) == ("failed", KeyReusedError, 1)
+    assert "ignore=('order', 'at',) beside key= of pay and resume" in str(outcome.error)
+
+
+@pytest.mark.parametrize("ignore", [("order", "at"), ("at", "order", "trace")])
+def test_once_the_code_is_corrected_as_the_message_says_it_goes_on_and_nothing_is_paid_again(store, tmp_path, ignore):
+    paid = tmp_path / "paid"
+    assert store.run(payer(paid, keyed=True, ignore=()), "s").status == "failed"
+    half = store.run(payer(paid, keyed=True, ignore=("at",)), "s")
+    assert "What differs is order. If" in str(half.error), "what is left out already is not named"
+    outcome = store.run(payer(paid, keyed=True, ignore=ignore), "s")
+    assert (outcome.result, times(paid)) == ("built", 1)
+    assert store.state_at("s")["receipt"] == "receipt of 10"
+
+
+def test_another_amount_under_the_key_stays_refused_whatever_is_left_out(store, tmp_path):
+    paid = tmp_path / "paid"
+
+    def agent(amount: int) -> Any:
+        @perdure.action(effect="once", key="invoice 7", ignore=("order",))
+        def pay(amount: int, order: str) -> str:
+            with paid.open("a") as file:
+                file.write("pay\n")
+            return "receipt"
+
+        @perdure.steps
+        def code(s: perdure.Session) -> None:
+            s.call(pay, amount=amount, order=str(s.uuid()))
+            s.state["n"] = s.state.get("n", 0) + 1
+            if s.state["n"] == 1:
+                raise KeyboardInterrupt
+
+        return code
+
+    with pytest.raises(KeyboardInterrupt):
+        store.run(agent(10), "s")
+    outcome = store.run(agent(11), "s")
+    assert (type(outcome.error), times(paid)) == (KeyReusedError, 1)
+    assert "What differs is amount" in str(outcome.error)
 
 
 def test_without_a_key_a_person_is_asked_before_it_would_be_paid_again(store, tmp_path):

@@ -267,8 +267,13 @@ def call_text(name: str, args: dict[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={argument.text(value, key)}' for key, value in args.items())})"
 
 
-def first_difference(recorded: dict[str, Any], live: dict[str, Any]) -> str | None:
-    """The name of the first argument that differs between a recorded call and a live one."""
+def differences(recorded: dict[str, Any], live: dict[str, Any]) -> list[str]:
+    """The names of the arguments that differ between a recorded call and a live one, in order."""
     now = shown(live)
     names = [*recorded, *(name for name in now if name not in recorded)]
-    return next((name for name in names if not argument.same(recorded.get(name), now.get(name))), None)
+    return [name for name in names if not argument.same(recorded.get(name), now.get(name))]
+
+
+def first_difference(recorded: dict[str, Any], live: dict[str, Any]) -> str | None:
+    """The first of them."""
+    return next(iter(differences(recorded, live)), None)

@@ -151,7 +151,7 @@ class Journal(Doubts):
             outcome = None
             yield from self._cut_again(call, action, after_us=after_us, block=block)
         if outcome is None or not outcome.final:
-            yield from self.failing.check_budget()
+            yield from self.failing.before_call()
             if self.failing.progress is not None and block is None:
                 yield from self.failing.check_progress()
             action, outcome = (yield from self.start(call, action)), None
@@ -239,13 +239,21 @@ class Journal(Doubts):
 
     @staticmethod
     def check_key(call: Call, action: Action) -> None:
-        """Raises `KeyReusedError` when this action, which has the key of the call, is another one."""
-        if (action.name, action.fingerprint) != (call.name, call.fingerprint):
-            raise KeyReusedError(
-                f"the key {values.describe(values.decode(call.key or b''))} belongs to "
-                f"{calls.call_text(action.name, action.args)} (record {action.seq}); now it came with {call.text()}. "
-                "Give the second effect a key of its own"
-            )
+        """Raises `KeyReusedError` when this action, which has the key of the call, is another one.
+
+        An argument that the code leaves out by now (`ignore=`) is left out of what was recorded before, too.
+        """
+        if (action.name, action.fingerprint) == (call.name, call.fingerprint):
+            return
+        differ = calls.differences(action.args, call.named) if action.name == call.name else []
+        counts = [name for name in differ if name not in call.options.ignore]
+        if differ and not counts:
+            return
+        raise KeyReusedError(
+            f"the key {values.describe(values.decode(call.key or b''))} belongs to "
+            f"{calls.call_text(action.name, action.args)} (record {action.seq}); now it came with {call.text()}. "
+            f"{_key_hint(call, counts)}"
+        )
 
     def _known(self, call: Call, action: Action | None, *, stream: bool) -> Steps:
         """What the log says about this call. None, or an outcome that is not final: it may run (again), now.
@@ -455,6 +463,17 @@ class Journal(Doubts):
         drawn = draw()
         self.put_off(Draft("value", {"kind": kind, "parent": self.parent, "value": values.encode(drawn)}))
         return drawn
+
+
+def _key_hint(call: Call, differ: list[str]) -> str:
+    """What to change about a key that came with other arguments, or (`differ` empty) with another name."""
+    if not differ:
+        return "Give the second effect a key of its own"
+    ignore = ", ".join(repr(name) for name in dict.fromkeys([*call.options.ignore, *differ]))
+    return (
+        f"What differs is {', '.join(differ)}. If it is the same effect, declare ignore=({ignore},) beside key= of "
+        f"{call.name} and resume: it is answered with what is recorded. If it is another one, give it a key of its own"
+    )
 
 
 def _answers(known: Outcome | None) -> bool:
