@@ -11,6 +11,7 @@ from perdure.session.declare import action, agent, steps
 from perdure.session.keeping.migration import migration
 from perdure.session.rules.call import Done, IdempotencyKey, NotDone, Unknown
 from perdure.session.rules.people import Ask
+from perdure.session.rules.strategy import Strategy
 from perdure.session.session import Session
 from perdure.state.delta import patch
 from perdure.values import Opaque, Secret, allow, storable
@@ -42,6 +43,7 @@ __all__ = [
     "Retention",
     "Secret",
     "Session",
+    "Strategy",
     "SuspendedError",
     "Unknown",
     "action",

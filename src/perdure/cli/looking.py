@@ -222,7 +222,7 @@ def _intervention(found: Intervention) -> tuple[object, ...]:
 
 def _choice(found: Choice) -> tuple[object, ...]:
     to = f"#{found.to}" if found.do in (BACK, NEXT) else ""
-    strategy = "" if found.strategy is None else one_line(str(found.strategy), chars_max=20)
+    strategy = "" if found.strategy is None else one_line(str(found.strategy), chars_max=80)
     return found.seq, found.do, to, strategy, found.outcome or "open", one_line(found.reason, chars_max=100)
 
 

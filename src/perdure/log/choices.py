@@ -68,6 +68,20 @@ class Choice:
 
 
 @dataclass
+class Row:
+    """The consecutive failures of what one action called: how many by name, the newest, when the first of them was."""
+
+    last: Failure
+    since_us: int
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def most(self) -> int:
+        """How many there are of the one that failed most."""
+        return max(self.counts.values(), default=0)
+
+
+@dataclass
 class Course:
     """How a session has fared so far. `scope` says which failures count as consecutive."""
 
@@ -81,8 +95,12 @@ class Course:
     """The last record that was taken into account."""
     streak_us: int = 0
     """When the first of the consecutive failures happened."""
+    inner: dict[int, Row] = field(default_factory=dict)
+    """What fails inside of an action of the agent's own code, by the start of that."""
     _counts: Counter[str] = field(default_factory=Counter)
     _names: dict[int, str] = field(default_factory=dict)
+    _inside: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """The actions inside of others: which one of the agent's own code, and their names."""
 
     def take(self, entries: Iterable[Entry]) -> Course:
         """With more records of the log; those that it has already are left out."""
@@ -114,6 +132,13 @@ class Course:
         self._counts[self._key(failure.action)] += 1
         self.last = failure
 
+    def failed_inside(self, row: Row) -> None:
+        """What is inside of an action did, so often in a row: that is told of as a failure of its own."""
+        before, since_us = self.failures, self.streak_us
+        self.failed(row.last)
+        self._counts[self._key(row.last.action)] = max(row.most, before)
+        self.streak_us = min(since_us, row.since_us) if before else row.since_us
+
     def succeeded(self, action: str) -> None:
         """An action did."""
         if self.scope == RUN:
@@ -123,21 +148,44 @@ class Course:
 
     def start(self, entry: Entry) -> None:
         """An action of the agent's own code; one inside of another belongs to that."""
-        if entry["of"] is None and entry["parent"] is None:
+        if entry["of"] is not None:
+            return  # one more attempt
+        parent = entry["parent"]
+        if parent is None:
             self._names[entry.seq] = entry["name"]
+        elif parent > 0:
+            self._inside[entry.seq] = self._inside.get(parent, (parent, ""))[0], entry["name"]
 
     def finish(self, entry: Entry) -> None:
         """How one ended, and what it cost."""
         self.spent.update(entry.body.get("cost") or {})
+        if entry["started"] in self._inside:
+            self._finish_inside(entry, *self._inside[entry["started"]])
         name = self._names.get(entry["started"])
         if name is None:
             return
+        self.inner.pop(entry["started"], None)
         if entry["how"] != "error":
             self.succeeded(name)
         elif entry["final"]:
-            told = entry["value"]
-            kind, wait_s = told.get("kind", TOOL_ERROR), told.get("wait_s", 0.0)
-            self.failed(Failure(entry.seq, kind, name, _error(told), entry.time_us, wait_s))
+            self.failed(_failure(entry, name))
+
+    def _finish_inside(self, entry: Entry, root: int, name: str) -> None:
+        row = self.inner.get(root)
+        if entry["how"] != "error":
+            if row is not None:
+                row.counts.pop(name, None)
+        elif entry["final"]:
+            failure = _failure(entry, name)
+            if row is None or not row.most:
+                row = self.inner[root] = Row(failure, failure.time_us)
+            row.counts[name] += 1
+            row.last = failure
+
+    def settle(self, entry: Entry) -> None:
+        """A person decided about one: what failed inside of it counts no more, unless it runs again."""
+        if entry["how"] != "not done":
+            self.inner.pop(entry["started"], None)
 
     def end(self, entry: Entry) -> None:
         """A change of status: an error of the agent's own code, or the end."""
@@ -152,7 +200,9 @@ class Course:
             return
         told = entry.body
         if (found := told.get("found")) is not None:
-            self.failed(Failure(found["seq"], NO_PROGRESS, "", found["error"], entry.time_us))
+            kind, action = found.get("kind", NO_PROGRESS), found.get("action", "")
+            self.failed(Failure(found["seq"], kind, action, found["error"], entry.time_us))
+        self.inner.clear()
         self.choices.append(
             Choice(
                 told["do"],
@@ -173,8 +223,15 @@ class Course:
         """A rollback. Only one with the same strategy goes on counting."""
         if not (self.choices and self.choices[-1].do == BACK and self.choices[-1].seq == entry.seq - 1):
             self._counts.clear()
+        self.inner.clear()
         if (strategy := values.decode(entry["strategy"])) is not None:
             self.strategies.append(strategy)
+
+
+def _failure(entry: Entry, name: str) -> Failure:
+    told = entry["value"]
+    kind, wait_s = told.get("kind", TOOL_ERROR), told.get("wait_s", 0.0)
+    return Failure(entry.seq, kind, name, _error(told), entry.time_us, wait_s)
 
 
 def _error(told: dict[str, Any]) -> str:
@@ -184,6 +241,7 @@ def _error(told: dict[str, Any]) -> str:
 _FOLDS: Final = {
     "action_started": Course.start,
     "action_finished": Course.finish,
+    "settled": Course.settle,
     "status": Course.end,
     "note": Course.choose,
     "rolled_back": Course.go_back,
@@ -192,8 +250,8 @@ _FOLDS: Final = {
 
 def body(choice: Choice, *, failure: Failure | None = None) -> dict[str, Any]:
     """A choice as it stands in its note, with a failure that no record before tells of."""
-    found = {} if failure is None else {"found": {"seq": failure.seq, "error": failure.error}}
-    return found | {
+    told = {} if failure is None else {name: getattr(failure, name) for name in ("seq", "kind", "action", "error")}
+    return ({"found": told} if told else {}) | {
         "topic": TOPIC,
         "do": choice.do,
         "to": choice.to,

@@ -14,6 +14,7 @@ from perdure.errors import PerdureError
 from perdure.log.choices import BY as POLICY
 from perdure.log.choices import TOPIC as CHOICE
 from perdure.ops.measures import MEASURES, OTHER
+from perdure.session.rules.strategy import TAG as STRATEGY
 from perdure.stores import observing
 
 if TYPE_CHECKING:
@@ -229,6 +230,9 @@ def strategy_name(encoded: bytes) -> str:
     """The name of what a rollback said should be tried; `none` for nothing."""
     with values.inert():
         found = values.decode(encoded)
+    if isinstance(found, values.Opaque) and found.tag == STRATEGY:
+        with values.inert():
+            found = values.decode(found.payload)
     if isinstance(found, dict):
         found = found.get("name")
     return found if isinstance(found, str) and found else "none" if found is None else OTHER

@@ -16,6 +16,7 @@ from perdure.recovery import error_kinds
 from perdure.recovery.error_kinds import FATAL, INVALID_OUTPUT, KINDS, NO_PROGRESS, TOOL_ERROR, TRANSIENT
 from perdure.session.rules.backoff import backoff_s
 from perdure.session.rules.failing import Failed
+from perdure.session.rules.strategy import name_of
 
 DEPTHS: Final[Mapping[str, int | str]] = {TRANSIENT: -1, INVALID_OUTPUT: -1, TOOL_ERROR: -1, NO_PROGRESS: 0}
 """How far back another strategy begins: the newest restore point; of a run that goes in circles, the re-entry point."""
@@ -29,7 +30,9 @@ class FailurePolicy:
     """So many consecutive failures are too many: then the next strategy is tried."""
 
     strategies: tuple[Any, ...] = ()
-    """The ways to try, in order: names, or whatever can be stored. `s.strategy` tells the code which one it is."""
+    """The ways to try, in order: names, `perdure.Strategy` with settings, or whatever can be stored.
+
+    `s.strategy` tells the code which one it is."""
 
     retries: int = 4
     """How often an action that failed for a passing reason (network, rate limit, time-out) is tried again at once."""
@@ -68,6 +71,9 @@ class FailurePolicy:
                 raise RefusedError(f"{name}={number!r}: it is a number from {int(name == 'after')} on")
         if not self.backoff_s >= 0:
             raise RefusedError(f"backoff_s={self.backoff_s!r}: it is a number of seconds from 0 on")
+        names = [name_of(strategy) for strategy in self.strategies]
+        if double := [name for at, name in enumerate(names) if name in names[:at]]:
+            raise RefusedError(f"strategies: {double[0]!r} is there twice; give each way a name of its own")
         if self.scope not in (ACTION, RUN, SESSION):
             raise RefusedError(f"scope={self.scope!r}: it is '{ACTION}', '{RUN}' or '{SESSION}'")
         if unknown := [kind for kind in (*self.rollback_to, *self.kinds.values()) if kind not in KINDS]:
@@ -119,11 +125,11 @@ class FailurePolicy:
         return self._next(failed, f"{told}. That was {course.failures} in a row")
 
     def _next(self, failed: Failed, told: str) -> Choice:
-        tried = [*self.strategies[:1], *failed.course.strategies]
-        left = [strategy for strategy in self.strategies if strategy not in tried]
+        tried = [name_of(strategy) for strategy in (*self.strategies[:1], *failed.course.strategies)]
+        left = [strategy for strategy in self.strategies if name_of(strategy) not in tried]
         if not left:
             return Choice(GIVE_UP, reason=f"{told}, and every strategy was tried" if self.strategies else told)
-        return self._back(failed, Choice(NEXT, strategy=left[0], reason=f"{told}; trying {left[0]!r}"))
+        return self._back(failed, Choice(NEXT, strategy=left[0], reason=f"{told}; trying {name_of(left[0])!r}"))
 
     def _back(self, failed: Failed, choice: Choice, *, deeper: int = 1) -> Choice:
         """With the place to go back to: of a named point that is not there, the re-entry point."""

@@ -147,11 +147,12 @@ class ReplayCore(Core):
         strategy: Any,
         branch_name: str | None = None,
         as_recorded: bool = False,
+        from_inside: bool = False,
         told: tuple[Draft, ...] = (),
         taken: tuple[int, ...] = (),
     ) -> Steps:
         """Never recorded where the code comes to it: it would have been left behind."""
-        del reason, by, strategy, branch_name, as_recorded, told, taken
+        del reason, by, strategy, branch_name, as_recorded, from_inside, told, taken
         yield from ()
         raise self.leave(Over(f"a rollback to {to!r}"))
 

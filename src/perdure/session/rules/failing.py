@@ -5,6 +5,7 @@ It knows how a choice is carried out, and not how it is made: that is the policy
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -15,9 +16,10 @@ from perdure.errors import BudgetError, RolledBack, Stopped
 from perdure.log import choices, points
 from perdure.log.action import Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point
-from perdure.log.choices import AGAIN, BACK, BY, GIVE_UP, NEXT, Choice, Course, Failure
+from perdure.log.choices import AGAIN, BACK, BY, GIVE_UP, NEXT, Choice, Course, Failure, Row
 from perdure.session.rules.request import AwaitTime, Draft, Steps
 from perdure.session.rules.status import status
+from perdure.session.rules.strategy import declared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +76,14 @@ class Policy(Protocol):
     def budget(self) -> Mapping[str, float]:
         """How much may be spent, by unit."""
 
+    @property
+    def within_s(self) -> float | None:
+        """For how long it may fail."""
+
+    @property
+    def strategies(self) -> tuple[Any, ...]:
+        """The ways to try."""
+
     def first(self) -> Any:
         """The strategy that is tried first; None if there is none."""
 
@@ -119,6 +129,8 @@ class Failing:
         self.progress: Reading | None = None
         self._course = Course()
         self._tail: list[Entry] = []
+        self._has_failed = False
+        """Whether any action of this entry, or before it, ended with an error."""
 
     def begin(self, policy: Policy | None) -> None:
         """With this policy from now on."""
@@ -128,18 +140,28 @@ class Failing:
     def enter(self, tail: list[Entry]) -> None:
         """The code is entered, with these records to be answered from."""
         self._tail = tail
+        self._has_failed = any(entry.kind == "action_finished" and entry["how"] == "error" for entry in tail)
 
     def course(self) -> Steps:
         """How the session has fared so far."""
-        return self._course.take((yield from self._core.whole()))
+        entries = yield from self._core.whole()
+        return self._course.take(entries[bisect_right(entries, self._course.taken, key=lambda entry: entry.seq) :])
 
     def strategy(self, found: Any) -> Any:
-        """The strategy of this place: `found`, else the one that is tried first."""
-        return self.policy.first() if found is None and self.policy else found
+        """The strategy of this place: `found`, or the declared one of that name, else the one that is tried first."""
+        if self.policy is None:
+            return found
+        return self.policy.first() if found is None else declared(self.policy.strategies, found)
 
-    def check_budget(self) -> Steps:
+    def before_call(self) -> Steps:
+        """An action is about to begin: leaves the run if it may not, be it the code's own or one inside of another."""
+        yield from self._check_budget()
+        if self.policy is not None and self._core.stack and self._has_failed:
+            yield from self._check_inner()
+
+    def _check_budget(self) -> Steps:
         """Leaves the run, as failed, before an action that may not be paid any more."""
-        if self.policy is None or not self.policy.budget or self._core.stack:
+        if self.policy is None or not self.policy.budget:
             return
         spent = (yield from self.course()).spent
         for unit, most in self.policy.budget.items():
@@ -157,11 +179,31 @@ class Failing:
 
     def after_call(self, outcome: Outcome, live: BaseException | None) -> Steps:
         """An action of the agent's own code failed: too often, and the code does not get to see it."""
+        self._has_failed = self._has_failed or outcome.how == "error"
         if self.policy is None or outcome.how != "error" or live is None or self._core.stack:
             return
         course = yield from self.course()
         if course.is_open and course.failures >= self.policy.after:
             yield from self._follow((yield from self._chosen()), live)
+
+    def _check_inner(self) -> Steps:
+        """What is inside of an action failed too often, or it has failed for too long."""
+        course = yield from self.course()
+        row, policy, now_us = course.inner.get(self._core.stack[0]), self.policy, clock.now_us()
+        since_us = [row.since_us] if row else []
+        since_us += [course.streak_us] if course.failures else []
+        assert policy is not None  # noqa: S101 - asked only with one
+        is_late = policy.within_s is not None and any(now_us - at_us > policy.within_s * 1e6 for at_us in since_us)
+        if row is None and course.last is not None:
+            row = Row(course.last, course.streak_us)
+        if row is not None and (is_late or row.most >= policy.after):
+            yield from self._failed_inside(course, row, now_us=now_us)
+
+    def _failed_inside(self, course: Course, row: Row, *, now_us: int = 0) -> Steps:
+        asked = deepcopy(course)
+        asked.failed_inside(row)
+        choice = yield from self._chosen(asked, now_us=now_us)
+        yield from self._follow(choice, None, failure=row.last, course=asked)
 
     def check_progress(self) -> Steps:
         """The run goes in circles: a failure, and what the code got last it does not get to see."""
@@ -172,7 +214,7 @@ class Failing:
         failure = Failure(found.last, choices.NO_PROGRESS, "", f"it goes in circles: {found}", entries[-1].time_us)
         asked = deepcopy(course)
         asked.failed(failure)
-        yield from self._follow((yield from self._chosen(asked)), None, failure=failure)
+        yield from self._follow((yield from self._chosen(asked)), None, failure=failure, course=asked)
 
     def judge(self, error: BaseException | None) -> Steps:
         """An error ended the run, and that is recorded; or (None) the code is about to be entered.
@@ -194,27 +236,38 @@ class Failing:
         yield from self.check_progress()
         if (left_s := _wait_left_s(self._tail)) > 0:
             yield AwaitTime(left_s)
-        if self.policy is None or not _ends_failed(self._tail):
+        if self.policy is None or not self._has_failed:
             return
         course = yield from self.course()
-        if course.is_open and course.failures >= self.policy.after:
+        if _ends_failed(self._tail) and course.is_open and course.failures >= self.policy.after:
             yield from self._follow((yield from self._chosen()), None)
+        for row in [row for row in course.inner.values() if row.most >= self.policy.after]:
+            yield from self._failed_inside(course, row)
 
-    def _chosen(self, course: Course | None = None) -> Steps:
+    def _chosen(self, course: Course | None = None, *, now_us: int = 0) -> Steps:
         policy, course = self.policy, course or (yield from self.course())
         assert policy is not None  # noqa: S101 - asked only with one
         entries = yield from self._core.whole()
         strategy = self.strategy(course.strategies[-1] if course.strategies else None)
-        now_us = entries[-1].time_us
+        now_us = now_us or entries[-1].time_us
         return policy.choose(Failed(self._core.form, strategy, course, tuple(candidates(entries)), now_us))
 
-    def _follow(self, choice: Choice, error: BaseException | None, *, failure: Failure | None = None) -> Steps:
-        core, course = self._core, (yield from self.course())
-        choice = replace(choice, failures=course.failures + (failure is not None))
+    def _follow(
+        self,
+        choice: Choice,
+        error: BaseException | None,
+        *,
+        failure: Failure | None = None,
+        course: Course | None = None,
+    ) -> Steps:
+        """`failure` is one that no record before tells of, and `course` then the one with it."""
+        core, course = self._core, course or (yield from self.course())
+        choice = replace(choice, failures=course.failures)
         note = Draft("note", choices.body(choice, failure=failure))
         if choice.do in (BACK, NEXT):
             told = (note,)
-            yield from core.rollback(choice.to, reason=choice.reason, by=BY, strategy=choice.strategy, told=told)
+            given, back = choice.strategy, choice.to
+            yield from core.rollback(back, reason=choice.reason, by=BY, strategy=given, told=told, from_inside=True)
         elif choice.do == AGAIN:
             yield from core.commit(note, status("running"))
             if choice.wait_s:

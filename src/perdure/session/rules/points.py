@@ -303,17 +303,20 @@ class Core(Journal):
         strategy: Any,
         branch_name: str | None = None,
         as_recorded: bool = False,
+        from_inside: bool = False,
         told: tuple[Draft, ...] = (),
         taken: tuple[int, ...] = (),
     ) -> Steps:
         """Records the rollback with the undos it owes. In a run it does not return; a handle enters again after it.
 
-        `told` are records of why, written before it; `taken` items of the inbox that go with them.
+        `told` are records of why, written before it; `taken` items of the inbox that go with them. `from_inside`: the
+        code may be inside of an action, which is broken off.
 
         Code that starts its entry again finds the state that was put there meanwhile; a person (`as_recorded`), and a
         handle that names a point, the one that was saved.
         """
-        self.refuse_inside("rollback")
+        if not from_inside:
+            self.refuse_inside("rollback")
         _check_name(branch_name)
         if self.form == "handle" and self.flights.open:
             raise RefusedError("rollback inside a parallel block of a handle: leave the block first")
