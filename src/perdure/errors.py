@@ -55,13 +55,16 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── AbandonedError           an action that a person abandoned
     │   ├── ArgumentsChangedError    a tool changed the arguments it was given
     │   ├── RecordedError            stands for an error of a class that may not be rebuilt
-    │   │   └── ChildFailedError         a child came to an end without a result
+    │   │   ├── ChildFailedError         a child came to an end without a result
+    │   │   ├── ModelFailedError         a language model was asked, and its server refused or failed
+    │   │   └── InvalidOutputError       what a language model replied is not what was asked for
     │   ├── UndecidedError           a doubt or a question that cannot be settled or answered so
     │   ├── AppendOnlyError          an item of an append-only part was rewritten (strict mode)
     │   ├── SuspendedError           a handle waits for a person
     │   ├── InboxEmptyError          nothing was sent to a handle
     │   ├── StoppedError             a handle was paused or cancelled by somebody
     │   └── HookFailedError          what an agent needs besides its state could not be made ready
+    ├── ModelError               a language model that cannot be asked
     ├── ConfigError              a configuration that cannot be used: every problem, with its place and key
     └── EntryError               no such function to run
     Leaving (BaseException)      control flow in a run: Suspended, RolledBack, Stopped, Idle
@@ -260,6 +263,15 @@ class ConfigError(PerdureError):
         self.problems = tuple(problems)
 
 
+class ModelError(PerdureError):
+    """A language model that cannot be asked: unknown, without its key or its package, or out of scripted replies.
+
+    Nothing was recorded of the request, and it is made when the session is resumed.
+    """
+
+    code, exit_status = "model", 95
+
+
 class SessionError(PerdureError):
     """What was asked of a session."""
 
@@ -429,6 +441,40 @@ class ChildFailedError(RecordedError):
         super().__init__(kind, text)
         self.args = (f"{child} {status}: {self.args[0]}",)
         self.child, self.status = child, status
+
+
+class ModelFailedError(RecordedError):
+    """A language model was asked, and its server refused, failed or was not reached. The same live and replayed.
+
+    `kind` is the name of the class of it in pydantic-ai, `model` who was asked, `status` the HTTP status (None:
+    there was none), `retry_after_s` how long the server wants to be left alone (0: it said nothing), `passes` whether
+    the same request may succeed later.
+    """
+
+    code, exit_status = "model-failed", 96
+
+    def __init__(
+        self, kind: str, text: str, *, model: str, status: int | None, retry_after_s: float, passes: bool
+    ) -> None:
+        super().__init__(kind, text)
+        self.args = (f"{model}: {text}",)
+        self.model, self.status, self.retry_after_s, self.passes = model, status, retry_after_s, passes
+
+
+class InvalidOutputError(RecordedError):
+    """What a language model replied is not what was asked for, also after it was told so. The same live and replayed.
+
+    `model` is who was asked, `text` what is wrong, `reply` the beginning of the reply, `cost` what the request cost,
+    by unit.
+    """
+
+    code, exit_status = "invalid-output", 97
+    passes = False
+
+    def __init__(self, model: str, text: str, *, reply: str, cost: dict[str, float]) -> None:
+        super().__init__("InvalidOutputError", text)
+        self.args = (f"{model} replied what cannot be used: {text}",)
+        self.model, self.reply, self.cost = model, reply, cost
 
 
 class UndecidedError(RunError):

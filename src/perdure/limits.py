@@ -241,3 +241,21 @@ OVERVIEW_READS_COUNT_MAX: Final = 1000
 
 OVERVIEW_S: Final = 15.0
 """A look over a store is not older than this when it is asked for."""
+
+MODEL_RETRIES_COUNT: Final = 4
+"""How often a request to a language model is made again at once after an error that may pass."""
+
+MODEL_BACKOFF_S: Final = 1.0
+"""Before a request to a language model is made again the first time; then twice as long each time."""
+
+PROMPT_CHARS_MAX: Final = 4096
+"""A prompt up to this length is recorded as it is; of a longer one a digest, its length, its beginning and its end."""
+
+PROMPT_SHOWN_CHARS: Final = 200
+"""So much of the beginning and of the end of a longer prompt is recorded."""
+
+PROBLEM_CHARS_MAX: Final = 2000
+"""So much is shown to a model of what is wrong with its reply."""
+
+SCRIPT_BYTES_MAX: Final = 16 << 20
+"""A file of scripted replies."""

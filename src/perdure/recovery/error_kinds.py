@@ -31,12 +31,22 @@ _TRANSIENT: Final = frozenset(
         *("TransportError", "ChunkedEncodingError", "IncompleteRead", "RemoteDisconnected", "ServerDisconnectedError"),
         *("ClientConnectionError", "ClientConnectorError", "ClientOSError", "URLError", "TooManyRequests"),
         *("ResourceExhausted", "ServiceUnavailable", "DeadlineExceeded", "ThrottlingException"),
+        *("ModelConnectionError", "ModelTimeoutError", "ModelRequestTimeout", "ModelRateLimitError"),
+        *("ModelUnavailableError", "ModelOverloadedError", "ModelServerError"),
     }
 )
 _INVALID: Final = frozenset(
-    {"ValidationError", "UnexpectedModelBehavior", "OutputParserException", "LengthFinishReasonError", "ToolRetryError"}
+    {
+        *("ValidationError", "UnexpectedModelBehavior", "OutputParserException", "LengthFinishReasonError"),
+        *("ToolRetryError", "InvalidOutputError", "ContentFilterError", "OutputTokenLimitExceeded"),
+    }
 )
-_FATAL: Final = frozenset({"AuthenticationError", "PermissionDeniedError", "UserError"})
+_FATAL: Final = frozenset(
+    {
+        *("AuthenticationError", "PermissionDeniedError", "UserError"),
+        *("ModelAuthenticationError", "ModelNotFoundError", "ModelQuotaExceededError"),
+    }
+)
 _PASSING_STATUS: Final = frozenset({408, 409, 425, 429})
 
 
@@ -79,6 +89,8 @@ def status_of(error: BaseException) -> int | None:
 
 def retry_after_s(error: BaseException) -> float:
     """How long the server asked to be left alone, in seconds; 0 if it did not. At most `limits.RETRY_AFTER_S_MAX`."""
+    if isinstance(told_s := getattr(error, "retry_after_s", None), int | float):
+        return min(max(0.0, told_s), limits.RETRY_AFTER_S_MAX)
     for headers in _headers(error):
         for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
             found = next((value for key, value in headers.items() if str(key).lower() == name), None)

@@ -330,6 +330,13 @@ class AsyncSession(AsyncDriver):
         """All records, for the hooks of a restore."""
         return await in_thread(self._opened.reader.entries)
 
+    async def so_far(self) -> tuple[Sequence[Entry], tuple[int, ...], tuple[str, ...]]:
+        """All records of the log; the actions that the running code is inside of, the outermost first; their names.
+
+        The records are read once and then kept in memory: for what is folded from the whole log.
+        """
+        return await self._drive(self._core.whole()), self._core.stack, self._core.path()
+
     async def note_ready(self, topic: str) -> None:
         """Records that the hooks of a restore came to their end."""
         await self._drive(self._core.commit(Draft("note", {"topic": topic})))

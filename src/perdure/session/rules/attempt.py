@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,17 +27,34 @@ _log = logging.getLogger("perdure.actions")
 def attempted(
     call: Call, action: Action, result: Any, error: Exception | None, *, failures: int, policy: Policy | None
 ) -> Ended:
-    """The outcome of an attempt. What `verify`, `not_done`, `retries` and the failure policy say is applied here."""
+    """The outcome of an attempt. What `verify`, `not_done`, `retries` and the failure policy say is applied here.
+
+    An error may tell of itself: `cost`, what the attempt cost all the same, by unit; `retry_after_s`, how long to
+    wait before the next; `passes`, False if the next would end as this one.
+    """
     if error is None:
         return Ended(_with_cost(call, _result(call, result), result))
     not_done = isinstance(error, call.options.not_done) if call.options.not_done else False
-    told, retries = failure.recorded(error), call.options.retries
+    told, retries = failure.recorded(error), call.options.retries if getattr(error, "passes", True) else 0
+    if policy is None and (wait_s := _number(getattr(error, "retry_after_s", None))) > 0:
+        told["wait_s"] = wait_s
     if policy is not None:
         told["kind"], told["wait_s"] = policy.kind(error, of_action=True), policy.wait_s(error)
         retries = max(retries, policy.tries(told["kind"]))
     final = failures + 1 > retries or (call.effect == "once" and not not_done)
     origin = failure.origin_of(error)[0] or action.seq
-    return Ended(Outcome("error", told, final, not_done, origin), error)
+    return Ended(Outcome("error", told, final, not_done, origin, cost=_cost_of(error)), error)
+
+
+def _cost_of(error: Exception) -> dict[str, float] | None:
+    """What an attempt cost that failed, if its error tells."""
+    told = getattr(error, "cost", None)
+    return {str(unit): _number(amount) for unit, amount in told.items()} if isinstance(told, dict) else None
+
+
+def _number(told: Any) -> float:
+    """What an error tells of itself is a number, or nothing."""
+    return float(told) if isinstance(told, int | float) and math.isfinite(told) else 0.0
 
 
 def _with_cost(call: Call, outcome: Outcome, result: Any) -> Outcome:

@@ -121,6 +121,7 @@ MODEL_CLIENTS: Final = (
     "openai.resources.completions",
     "openai.resources.embeddings",
     "openai.resources.responses",
+    "perdure.models.sending",
 )
 """Modules whose functions ask a language model and do nothing else: running one twice does no harm."""
 

@@ -207,6 +207,7 @@ class Journal(Doubts):
 
     def again(self, call: Call, action: Action) -> Steps:
         """The next attempt, after the wait that its failures so far ask for. It must be seen through."""
+        action = self.ledger.actions.get(action.seq, action)  # one that was put off has its outcome only there
         yield from self._back_off(call, action)
         return (yield from self.start(call, action))
 

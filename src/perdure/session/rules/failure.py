@@ -11,10 +11,13 @@ import sys
 from typing import Any, Final
 
 from perdure import values
-from perdure.errors import ChildFailedError, RecordedError, UnstorableError
+from perdure.errors import ChildFailedError, InvalidOutputError, ModelFailedError, RecordedError, UnstorableError
 
 ORIGIN: Final = "__perdure_origin__"
-OWN: Final = frozenset(f"{cls.__module__}:{cls.__qualname__}" for cls in (ChildFailedError, RecordedError))
+OWN: Final = frozenset(
+    f"{cls.__module__}:{cls.__qualname__}"
+    for cls in (ChildFailedError, InvalidOutputError, ModelFailedError, RecordedError)
+)
 """Those of perdure that are the outcome of an action."""
 
 PLACE: Final = "__perdure_place__"

@@ -119,6 +119,12 @@ class Ground:
         stack = self.stack
         return stack[-1] if stack else None
 
+    def path(self) -> tuple[str, ...]:
+        """The names of the actions that the code is inside of, the outermost first."""
+        waiting = dict(self.waiting("action_started"))  # the start of a `repeatable` one may not be recorded yet
+        known = self.ledger.actions
+        return tuple(known[seq].name if seq in known else str(waiting[seq].body["name"]) for seq in self.stack)
+
     @property
     def under_way(self) -> set[int]:
         """The actions that are attempted at this moment, or whose end is known and not written yet."""
