@@ -18,6 +18,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── MissingError             a record or a chunk that is not there
     │   ├── RestoreError             no snapshot that is provably good for this request
     │   ├── WitnessError             not the log that the witness was told of: older, another, or gone
+    │   ├── TeamFileError            a team's file that is not there, or is none
     │   └── UnfinishedError          a session that was imported half-way
     ├── StoreError               the place where sessions are kept
     │   ├── StoreUrlError            no such store, or its extra is not installed
@@ -173,6 +174,12 @@ class UnfinishedError(DamageError):
     """A session that was imported or copied half-way. It has no state, and is not gone on with."""
 
     code, exit_status = "unfinished", 23
+
+
+class TeamFileError(DamageError):
+    """A team's file is not there, is cut or damaged, or is none. Nothing was taken from it."""
+
+    code, exit_status = "team-file", 26
 
 
 class NotSealedError(DamageError):

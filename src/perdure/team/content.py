@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, create_model
@@ -23,6 +23,9 @@ from perdure.team import grammar, names
 from perdure.values.describe import describe
 
 Content = BaseModel | dict[str, Any]
+
+Wrong = Callable[[str, str], Exception]
+"""What makes an error of a path and a reason."""
 
 _PLAIN: Final = "dict"
 
@@ -138,7 +141,7 @@ def dump(content: Content | None) -> dict[str, Any] | None:
     if isinstance(content, UnknownContent):
         return {**content._form}  # noqa: SLF001 - the one other place that knows it
     if not isinstance(content, BaseModel):
-        _check(content, "$.instruct_content")
+        check_plain(content, "$.instruct_content")
         mapping = {key: grammar.write(type(item) if isinstance(item, str) else Any) for key, item in content.items()}
         return {"class": _PLAIN, "mapping": mapping, "value": {**content}, "plain": True}
     header = _header(type(content))
@@ -185,19 +188,22 @@ def _same(loaded: Any, content: BaseModel) -> bool:
     return bool(loaded.model_dump() == content.model_dump())
 
 
-def _check(value: Any, path: str, depth: int = 1) -> None:
+def check_plain(
+    value: Any, path: str, error: Callable[[str, str], Exception] = UnstorableError, depth: int = 1
+) -> None:
+    """Raises `error(path, reason)` for a value that JSON does not hold exactly."""
     if depth > limits.DEPTH_MAX:
-        raise UnstorableError(path, f"nested more than {limits.DEPTH_MAX} deep")
+        raise error(path, f"nested more than {limits.DEPTH_MAX} deep")
     if type(value) is dict:
         for key, item in value.items():
             if type(key) is not str:
-                raise UnstorableError(path, f"the key {key!r:.60} is no text")
-            _check(item, f"{path}.{key}", depth + 1)
+                raise error(path, f"the key {describe(key)} is no text")
+            check_plain(item, f"{path}.{key}", error, depth=depth + 1)
     elif type(value) is list:
         for at, item in enumerate(value):
-            _check(item, f"{path}[{at}]", depth + 1)
+            check_plain(item, f"{path}[{at}]", error, depth=depth + 1)
     elif value is not None and (type(value) not in (str, int, float, bool) or not _finite(value)):
-        raise UnstorableError(path, f"{describe(value)} is nothing that JSON holds; use a pydantic model")
+        raise error(path, f"{describe(value)} is nothing that JSON holds")
 
 
 def _finite(value: Any) -> bool:

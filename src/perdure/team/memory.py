@@ -63,11 +63,12 @@ class Memory(BaseModel):
         index: Mapping[str, Iterable[Message | Mapping[str, Any]]] | None = None,
         **fields: Any,
     ) -> None:
-        """A memory that holds these messages. `index` gives names that are kept though nothing is under them."""
+        """A memory that holds these messages, all of them. Of `index` the names are kept that nothing is under."""
         super().__init__(**fields)
         for cause in index or {}:
             self._index[name_of(cause)] = []
-        self.add_batch(one if isinstance(one, Message) else Message.model_validate(one) for one in storage)
+        for one in storage:
+            self._append(one if isinstance(one, Message) else Message.model_validate(one))
 
     @property
     def storage(self) -> tuple[Message, ...]:
@@ -83,10 +84,11 @@ class Memory(BaseModel):
         """Adds a message at the end, unless it is there."""
         if self.ignore_id and message.id != IGNORED_ID:
             message = message.model_copy(update={"id": IGNORED_ID})
-        key = self._key(message)
-        if key in self._keys:
-            return
-        self._keys.add(key)
+        if self._key(message) not in self._keys:
+            self._append(message)
+
+    def _append(self, message: Message) -> None:
+        self._keys.add(self._key(message))
         self._storage.append(message)
         self._index.setdefault(message.cause_by, []).append(message)
 
@@ -162,7 +164,9 @@ class Memory(BaseModel):
 
     def _forget(self, at: int) -> Message:
         message = self._storage.pop(at)
-        self._keys.discard(self._key(message))
+        key = self._key(message)
+        if all(self._key(one) != key for one in self._storage):
+            self._keys.discard(key)
         caused = self._index.get(message.cause_by, [])
         caused[:] = [one for one in caused if one is not message]
         self._life = next(_LIVES)

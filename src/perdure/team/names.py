@@ -71,12 +71,17 @@ def module_name(module: str) -> str:
     return Path(file).stem if file else module
 
 
+def known(name: str) -> type | None:
+    """The class that is known under a name, if there is one. Imports nothing."""
+    return _known.get(name) or _allowed(name)
+
+
 def lookup(name: str, kind: type[Any]) -> type[Any]:
     """The class that is known under a name and is a `kind`. Imports nothing.
 
     Raises ClassUnknownError, which says how to make it known.
     """
-    found = _known.get(name) or _allowed(name)
+    found = known(name)
     if found is None:
         module, _, last = name.rpartition(".")
         raise ClassUnknownError(
