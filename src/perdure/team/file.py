@@ -5,6 +5,7 @@ The form is MetaGPT's, with a part that it passes over: docs/team-file.md tells 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -97,7 +98,7 @@ def write(path: str | os.PathLike[str], team: TeamFile) -> Path:
     """Writes a team's file, or the one in a folder, which is made; the name of a file ends in .json. Its path.
 
     On return it is durable. Whatever happens before, the file is as it was or as it is to be, never half, never gone.
-    Raises UnstorableError as `dumps` does, StoreFailedError if it cannot be written; then it is as it was.
+    Raises UnstorableError as `dumps` does, before anything is written; StoreFailedError if the disk does not take it.
     """
     data, file = dumps(team), Path(path)
     file = (file if file.suffix == ".json" else file / NAME).resolve()
@@ -152,8 +153,9 @@ def _make(folder: Path) -> None:
 
 
 def _clear(file: Path) -> None:
-    """Removes what killed writers left behind."""
-    now = file.stat().st_mtime
-    for left in file.parent.glob(f".{file.name}.*.tmp"):
-        if left.stat().st_mtime < now - _STALE_S:
-            left.unlink(missing_ok=True)
+    """Removes what killed writers left behind, if it can be removed: the team is written, which is what counts."""
+    with contextlib.suppress(OSError):
+        now = file.stat().st_mtime
+        for left in file.parent.glob(f".{file.name}.*.tmp"):
+            if left.stat().st_mtime < now - _STALE_S:
+                left.unlink()

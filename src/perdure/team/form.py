@@ -50,7 +50,7 @@ Count = Annotated[int, COUNT]
 class MemoryFile(Part):
     """What a role remembers: all messages in order, and again by the name of what caused them."""
 
-    storage: list[Message] = field(default_factory=list)
+    storage: Annotated[list[Message], Key(needed=True)] = field(default_factory=list)
     index: dict[str, list[Message]] = field(default_factory=dict)
     ignore_id: bool = False
 

@@ -37,10 +37,11 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """In an annotation: the name of the key, and whether None is told by leaving it out."""
+    """In an annotation: how a key is called, that None is told by leaving it out, that it must always be there."""
 
     name: str = ""
     omit: bool = False
+    needed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +102,9 @@ def _fields_of(part: type[Part]) -> list[_Field]:
         if field.name == "more":
             continue
         told = next((one for one in get_args(hints[field.name]) if isinstance(one, Key)), Key())
-        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        found.append(_Field(field.name, told.name or field.name, _kind(hints[field.name]), needed, told.omit))
+        bare = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        kind = _kind(hints[field.name])
+        found.append(_Field(field.name, told.name or field.name, kind, bare or told.needed, told.omit))
     return found
 
 
