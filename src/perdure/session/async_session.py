@@ -339,7 +339,11 @@ class AsyncSession(AsyncDriver):
 
     async def note_ready(self, topic: str) -> None:
         """Records that the hooks of a restore came to their end."""
-        await self._drive(self._core.commit(Draft("note", {"topic": topic})))
+        await self.note(topic)
+
+    async def note(self, topic: str, **told: str) -> None:
+        """Records something that no call and no state tells. Nothing is answered from it."""
+        await self._drive(self._core.commit(Draft("note", {"topic": topic, **told})))
 
     async def note_status(self, name: str, *, reason: str = "", waits: tuple[int, ...] = ()) -> None:
         """Records a status in which nothing else changes."""

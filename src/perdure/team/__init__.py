@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.team.role import Role, RoleContext, RoleReactMode
     from perdure.team.steps import agent
     from perdure.team.team import Team
+    from perdure.team.workplace import workspace, write_file
 
 __all__ = [
     "LLM",
@@ -36,6 +37,8 @@ __all__ = [
     "UserRequirement",
     "agent",
     "register",
+    "workspace",
+    "write_file",
 ]
 
 _LATE = {
@@ -56,6 +59,8 @@ _LATE = {
     "UserRequirement": "perdure.team.action",
     "agent": "perdure.team.steps",
     "register": "perdure.team.names",
+    "workspace": "perdure.team.workplace",
+    "write_file": "perdure.team.workplace",
 }
 """Where the names are: each is loaded by the first who uses it."""
 

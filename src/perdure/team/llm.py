@@ -45,7 +45,7 @@ class LLM:
             raise RefusedError(f"{turn.profile} has no model to ask: give Team(model=…), or the role or action its own")
         models = importlib.import_module("perdure.models")
         answer = await models.ask(turn.session, model, prompt, system=system, output_type=output_type, retries=retries)
-        turn.pay(answer.tokens_in, answer.tokens_out, answer.usd)
+        turn.tally.pay(answer.tokens_in, answer.tokens_out, answer.usd)
         return answer.output
 
 

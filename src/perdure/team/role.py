@@ -347,7 +347,7 @@ class Role(BaseModel):
             message.send_to = {names.name_of(self)}
         turn = turns.current()
         if turn is not None:
-            turn.outbox.append(message)
+            turn.tally.published.append(message)
         elif self.rc.env is not None:
             self.rc.env.publish_message(message)
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from perdure.team.role import Role
     from perdure.team.turn import Turn
 
-PARTS = ("team", "roles", "memories", "messages", "history")
-"""Names of the parts: facts, roles by profile, what each remembers, all messages ever made, those that were published.
+PARTS = ("team", "roles", "memories", "messages", "history", "files")
+"""Names of the parts: facts, roles by profile, what each remembers, all messages ever made, those that were published,
+the files that were written to the workspace, by path.
 
 Memories and the history hold the numbers of messages in `messages`.
 """
@@ -70,14 +71,15 @@ def turn_of(role: Role, turn: Turn, table: Table) -> Callable[..., Any]:
             await role.run()
         after = role.dump()
         told = {name: memory.since(marks[name]) for name, memory in _memories(role).items()}
-        made = [m for change in told.values() for m in change.added] + turn.outbox + role.rc.msg_buffer
+        made = [m for change in told.values() for m in change.added] + turn.tally.published + role.rc.msg_buffer
         turn.made = {m.id: m for m in made if m not in table}
         return {
             "role": {name: value for name, value in after.items() if before[name] != value},
             "messages": [messages.dump(m) for m in turn.made.values()],
-            "published": [m.id for m in turn.outbox],
+            "published": [m.id for m in turn.tally.published],
             "inbox": [m.id for m in role.rc.msg_buffer],
-            "spent": turn.spent,
+            "spent": turn.tally.spent,
+            "files": turn.tally.files,
         } | {name: {"rewritten": told[name].rewritten, "ids": [m.id for m in told[name].added]} for name in told}
 
     return take
@@ -98,6 +100,7 @@ def laid_out(env: Environment, team: dict[str, Any]) -> dict[str, Any]:
         "memories": {profile: {"memory": [], "working": [], "inbox": []} for profile in env.roles},
         "messages": [],
         "history": [],
+        "files": {},
     }
 
 
@@ -154,6 +157,7 @@ def take_in(
         if profile not in ran:
             role.restore(state["roles"][profile], table.by_id)
             role.rc.msg_buffer = table.at(mine["inbox"])
+        state["files"].update(result["files"])
         for unit, amount in result["spent"].items():
             state["team"]["spent"][unit] = state["team"]["spent"].get(unit, 0) + amount
     for result in results.values():

@@ -6,6 +6,7 @@ It is told from the log alone, so it is the same whoever looks, and whatever has
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from perdure import values
@@ -72,6 +73,7 @@ async def scene(store: Store, session: str, hire: Callable[[], Team]) -> Scene:
             state["team"]["round"] + 1,
             seed=state["team"]["seed"],
             model=team.model,
+            workspace=Path(state["team"]["workspace"]),
         )
         await _go_through(turn, team.env.roles[profile], table)
     order = [profile for profile in team.env.roles if profile in ended]

@@ -8,8 +8,9 @@ from weakref import WeakKeyDictionary
 
 from perdure.errors import InputDiffersError, RefusedError
 from perdure.session.declare import steps
-from perdure.team import rounds
+from perdure.team import arrival, rounds
 from perdure.team.action import UserRequirement
+from perdure.team.given import ROUNDS, checked_model, given_in, shown_model
 from perdure.team.message import Message
 from perdure.team.turn import Turn
 
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
     from perdure.session.async_session import AsyncSession
     from perdure.team.rounds import Table
     from perdure.team.team import Team
-
-ROUNDS = 5
-"""How many rounds a team has if nobody says."""
+    from perdure.team.workplace import Where
 
 
 def agent(factory: Callable[[], Team]) -> Callable[[AsyncSession], Any]:
     """Declares a function that hires a team as an agent: `perdure run file.py:function --input '"the idea"'`.
 
-    The input is the idea, or `{"idea": …, "send_to": …, "n_round": …, "investment": …}`. Each round is durable, and so
-    is each action in it. The session completes when nobody has anything left to do, with the last message as its
-    result; out of rounds or money it is idle until more is sent to it.
+    The input is the idea, or `{"idea": …, "send_to": …, "n_round": …, "investment": …, "model": …, "workspace": …}`.
+    `model` is the name of what is asked where neither a role nor an action has a model of its own; it is recorded, so
+    that another process asks the same. Each round is durable, and so is each action in it. The session completes when
+    nobody has anything left to do, with the last message as its result; out of rounds or money it is idle until more
+    is sent to it.
     """
     return declared(factory, factory)
 
@@ -40,8 +41,10 @@ def declared(factory: Callable[[], Team], named: Any) -> Callable[[AsyncSession]
 
     async def step(s: AsyncSession) -> None:
         live = lives.get(s)
-        if live is None or not live.is_at(s.state):
-            live = lives[s] = Live(factory(), s.state)
+        if live is None:
+            live = lives[s] = Live(team := factory(), s.state, await arrival.arrive(s, team))
+        elif not live.is_at(s.state):
+            live = lives[s] = Live(factory(), s.state, live.where)
         await live.step(s)
 
     step = functools.wraps(named)(step)
@@ -52,12 +55,15 @@ def declared(factory: Callable[[], Team], named: Any) -> Callable[[AsyncSession]
 class Live:
     """A team's objects, as of a state."""
 
-    def __init__(self, team: Team, state: Mapping[str, Any]) -> None:
-        self.team, self.env = team, team.env
+    def __init__(self, team: Team, state: Mapping[str, Any], where: Where) -> None:
+        self.team, self.env, self.where = team, team.env, where
+        team.workspace = where.folder
         self.table: Table | None = None
         self._at: int | None = -1
         if "team" in state:
             _check_hired(team, state)
+            if state["team"]["model_given"]:
+                team.model = state["team"]["model"]
             self.table = rounds.put_in(self.env, state)
             self._at = state["team"]["round"]
 
@@ -79,10 +85,12 @@ class Live:
         self._at = s.state["team"]["round"]
 
     def _open(self, s: AsyncSession) -> None:
-        given = s.input if isinstance(s.input, dict) else {"idea": s.input}
+        given = given_in(s.input)
         idea = given.get("idea") or self.team.idea
         if not isinstance(idea, str) or not idea:
             raise RefusedError(f"{s.id}: a team begins with an idea: give it as the input, a text")
+        if given.get("model"):
+            self.team.model = checked_model(given["model"])
         facts = {
             "idea": idea,
             "seed": s.uuid().hex,
@@ -90,7 +98,9 @@ class Live:
             "rounds_left": given.get("n_round", ROUNDS),
             "investment": float(given.get("investment", self.team.investment)),
             "spent": {},
-            "workspace": str(self.team.workspace),
+            **self.where.facts,
+            "model": shown_model(self.team.model),
+            "model_given": bool(given.get("model")),
         }
         s.state.update(rounds.laid_out(self.env, facts))
         self.table = rounds.put_in(self.env, s.state)
@@ -124,7 +134,15 @@ class Live:
         acting = [role for role in self.env.roles.values() if not role.is_idle]
         machines = [role for role in acting if not role.is_human]
         turns = {
-            role.profile: Turn(s, role.profile, number, seed=seed, model=self.team.model, person=role.is_human)
+            role.profile: Turn(
+                s,
+                role.profile,
+                number,
+                seed=seed,
+                model=self.team.model,
+                workspace=self.where.folder,
+                person=role.is_human,
+            )
             for role in acting
         }
         ran: dict[str, Turn] = {}
@@ -148,6 +166,7 @@ class Live:
             if role.is_human:
                 results[role.profile] = await turn(role)(number)
         facts["round"], facts["rounds_left"] = number, facts["rounds_left"] - 1
+        facts.update(self.where.facts)
         rounds.take_in(self.env, s.state, table, {role.profile: results[role.profile] for role in acting}, ran=ran)
 
 

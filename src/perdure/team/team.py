@@ -11,6 +11,8 @@ from perdure.runtime.store import AgentStore
 from perdure.session.keeping.opening import NO_INPUT, find
 from perdure.team import rounds, steps
 from perdure.team.environment import Environment
+from perdure.team.given import ROUNDS
+from perdure.team.workplace import STORAGE, Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,8 +27,9 @@ class Team:
     """Roles that work on an idea together, durably.
 
     `store` is where its session is (a store, or what opens one; by default a file in the workspace), `workspace` the
-    folder for what it makes, `model` what is asked where neither a role nor an action has a model of its own. A team
-    that was interrupted goes on when the same code runs again; `docs/team.md` says how exactly.
+    folder for what it makes (`workspace` if none is given; recorded, so that it is the same one from wherever the team
+    is resumed, until another is given), `model` what is asked where neither a role nor an action has a model of its own.
+    A team that was interrupted goes on when the same code runs again; `docs/team.md` says how exactly.
     """
 
     def __init__(
@@ -36,14 +39,17 @@ class Team:
         env: Environment | None = None,
         store: AgentStore | str | None = None,
         session: str = "team",
-        workspace: str | Path = "workspace",
+        workspace: str | Path | None = None,
         model: Any = None,
         context: Any = None,
         investment: float = INVESTMENT_USD,
     ) -> None:
         self.env = env if env is not None else Environment()
         self.env.context = context if context is not None else self.env.context
-        self.session, self.workspace, self.model = session, Path(workspace), model
+        self.session, self.model = session, model
+        self.workspace, self._said = Path("workspace" if workspace is None else workspace), workspace
+        self._home = self._place = self.workspace
+        self._moved = False
         self.investment, self.idea, self.send_to = investment, "", ""
         self.outcome: Outcome | None = None
         self._store = store
@@ -57,13 +63,29 @@ class Team:
         """How much models may cost in all, in USD."""
         self.investment = investment
 
+    def move(self, workspace: str | Path) -> None:
+        """The workspace is there now, also for a session that was in another folder until now."""
+        self._place, self._moved = Path(workspace), True
+
+    @property
+    def workspace_said(self) -> str:
+        """The workspace as the code gives it, "" if it gives none."""
+        return "" if self._said is None else str(self._said)
+
+    def where(self, recorded: Where | None) -> Where:
+        """Where it works: as recorded, unless its code says something else than it did then, or it was moved."""
+        said = self.workspace_said
+        if recorded is not None and not self._moved and said in ("", recorded.code):
+            return recorded
+        return Where(self._place.absolute(), said or (recorded.code if recorded is not None else ""))
+
     def run_project(self, idea: str, send_to: str = "") -> None:
         """What it shall do. A session that works on another idea refuses it."""
         self.idea, self.send_to = idea, send_to
 
     start_project = run_project
 
-    async def run(self, n_round: int = steps.ROUNDS, idea: str = "", send_to: str = "") -> str:
+    async def run(self, n_round: int = ROUNDS, idea: str = "", send_to: str = "") -> str:
         """Plays at most so many rounds, or what an interrupted run has left of its own: the history, as text.
 
         Every action is durable when it ends. What ended the run is in `outcome`; an error of an action is raised.
@@ -103,7 +125,7 @@ class Team:
         if isinstance(self._store, AgentStore):
             return self._store, False
         if self._store is None:
-            folder = self.workspace / "storage" / "team"
+            folder = self._home / STORAGE
             folder.mkdir(parents=True, exist_ok=True)
             return perdure.open(str(folder / "agents.db")), True
         return perdure.open(self._store), True

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.team import outputs
 from perdure.team.message import Message, derived_ids
+from perdure.team.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from perdure.session.async_session import AsyncSession
     from perdure.team.action import Action
 
 _current: ContextVar[Turn | None] = ContextVar("perdure_turn", default=None)
 _running: ContextVar[Action | None] = ContextVar("perdure_team_action", default=None)
+_tally: ContextVar[Tally | None] = ContextVar("perdure_team_tally", default=None)
 
 
 def current() -> Turn | None:
@@ -31,54 +34,60 @@ def current() -> Turn | None:
 class Turn:
     """One role's part in one round.
 
-    The ids of the messages made in it follow from `seed`, role, round and their order, so that code that runs again
-    makes the same ones. `outbox` is what it published, `made` all new messages by id. With `asks_person`
-    whatever would be asked of a model is asked of a person, and nothing is inside of an action, where nobody can be
-    asked.
+    The ids of the messages made in it follow from `seed`, role, round and their order, within each action by itself, so
+    that code that runs again makes the same ones. `tally` is what it brings about, `made` are all new messages by id.
+    `workspace` is the team's folder. With `asks_person` whatever would be asked of a model is asked of a person, and
+    nothing is inside of an action, where nobody can be asked.
     """
 
     def __init__(
-        self, session: AsyncSession, profile: str, number: int, *, seed: str, model: Any, person: bool = False
+        self,
+        session: AsyncSession,
+        profile: str,
+        number: int,
+        *,
+        seed: str,
+        model: Any,
+        workspace: Path,
+        person: bool = False,
     ) -> None:
         self.session, self.profile, self.number = session, profile, number
-        self.model, self.asks_person = model, person
+        self.model, self.workspace, self.asks_person = model, workspace, person
         self.asked, self._seed = 0, seed
-        self.outbox: list[Message] = []
         self.made: dict[str, Message] = {}
-        self.spent: dict[str, float] = {}
+        self._all = Tally()
+
+    @property
+    def tally(self) -> Tally:
+        """That of the running action; outside of one, that of the turn."""
+        return _tally.get() or self._all
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
         """Within it, `current` is this turn."""
-        token = _current.set(self)
+        token, inner = _current.set(self), _tally.set(None)
         try:
             with derived_ids(self._seed, self.profile, self.number):
                 yield
         finally:
+            _tally.reset(inner)
             _current.reset(token)
-
-    def pay(self, tokens_in: int, tokens_out: int, usd: float) -> None:
-        """Counts what a model's answer cost."""
-        for unit, amount in (("tokens_in", tokens_in), ("tokens_out", tokens_out), ("usd", usd)):
-            self.spent[unit] = self.spent.get(unit, 0) + amount
 
     async def perform(self, action: Action, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Runs an action's own code as a journaled action, or answers with what came of it."""
         if _running.get() is action or self.asks_person:  # its own `super().run()`; a person's answers are recorded
             return await run(action, *args, **kwargs)
+        path = self.tally.next_path()
         before, ran = action.dump(), False
 
         async def act(**_given: Any) -> dict[str, Any]:
             nonlocal ran
             ran = True
-            token = _running.set(action)
-            try:
+            with _inside(action, Tally(path)) as tally, derived_ids(self._seed, self.profile, self.number, *path):
                 output = await run(action, *args, **kwargs)
-            finally:
-                _running.reset(token)
             after = action.dump()
             changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
-            return {"output": outputs.dump(output)} | ({"set": changed} if changed else {})
+            return {"output": outputs.dump(output)} | ({"set": changed} if changed else {}) | tally.dump()
 
         given = inspect.signature(run).bind(action, *args, **kwargs).arguments
         shown = {name: outputs.shown(value) for name, value in list(given.items())[1:]}
@@ -87,4 +96,16 @@ class Turn:
         told = await performed(**shown)
         if not ran:
             action.restore(told.get("set", {}))
+        self.tally.add(Tally.load(told))
         return outputs.load(told["output"])
+
+
+@contextlib.contextmanager
+def _inside(action: Action, tally: Tally) -> Iterator[Tally]:
+    """Within it, this action runs, and what it brings about is put down there."""
+    token, outer = _running.set(action), _tally.set(tally)
+    try:
+        yield tally
+    finally:
+        _tally.reset(outer)
+        _running.reset(token)
