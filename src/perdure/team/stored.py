@@ -12,7 +12,7 @@ from perdure.errors import UnstorableError
 from perdure.team import content, message
 from perdure.team.message import Message
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("perdure.team")
 
 _MESSAGE: Final = "$message"
 _CONTENT: Final = "$content"

@@ -14,7 +14,7 @@ LOGGERS: Final = (
     *("perdure.actions", "perdure.alerts", "perdure.gc", "perdure.inbox", "perdure.journal", "perdure.keyframes"),
     "perdure.observing",
     *("perdure.recovery", "perdure.scrub", "perdure.secrets", "perdure.session", "perdure.snapshots"),
-    *("perdure.state", "perdure.store", "perdure.stream", "perdure.tiered", "perdure.witness"),
+    *("perdure.state", "perdure.store", "perdure.stream", "perdure.team", "perdure.tiered", "perdure.witness"),
 )
 """All that anything is logged to."""
 
