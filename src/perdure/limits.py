@@ -94,6 +94,15 @@ STUCK_S: Final = 3600.0
 GROWN_RECORDS: Final = 100_000
 """A log with more records than this is told of by `doctor`."""
 
+GROWTH_DAY_RECORDS: Final = 20_000
+"""A log that grows by more records a day is told of by `doctor` …"""
+
+GROWTH_DAY_BYTES: Final = 256 << 20
+"""… and one whose bodies grow by more bytes."""
+
+LOOK_RECORDS: Final = 256
+"""So many of the newest records of each session `doctor` reads, unless it is to read all."""
+
 PROGRESS_RECORDS: Final = 2000
 """So many of the newest records are read when a session whose progress is watched is opened."""
 

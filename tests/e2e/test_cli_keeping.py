@@ -120,19 +120,53 @@ def damage(statement: str) -> None:
 
 
 def test_the_doctor_tells_what_mends_and_mends_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "doctor") == (0, "2 sessions looked at; --deep reads every byte of them\nnothing is wrong\n", "")
+    status, out, err = run(capsys, "doctor")
+    assert (status, err) == (0, "")
+    first, second, *rest = out.splitlines()
+    assert first.startswith("2 sessions looked at, ")
+    assert second == "nothing is wrong in what was read"
+    assert [line[:10] for line in rest] == ["not read: ", "not read: "]
+    assert [line.rpartition("doctor ")[2] for line in rest] == ["--deep", "--code recorded"]
     damage("DELETE FROM points WHERE key = (1 << 32) + 5")
     status, out, _ = run(capsys, "doctor")
     assert (status, "to mend it: perdure doctor --fix" in out) == (20, True)
     (one,) = json.loads(run(capsys, "doctor", "--fix", "--json")[1])["findings"]
     assert (one["kind"], one["session"], one["mended"]) == ("index", "a", True)
-    assert run(capsys, "doctor", "--deep")[0] == 0
+    status, out, _ = run(capsys, "doctor", "--deep", "--code", "recorded")
+    assert (status, "not read" in out) == (0, False)
+
+
+def test_the_doctor_ends_with_what_is_to_be_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with perdure.open("perdure.db") as store:
+        store.run(lambda s: s.ask("Go on?"), "asks")
+        store.backend.release(store.backend.create("empty", owner="me"))
+    status, out, _ = run(capsys, "doctor", "--json")
+    found = json.loads(out)
+    assert (status, found["ok"], found["needs_person"]) == (79, True, True)
+    needs = {one["kind"]: one["needs_person"] for one in found["findings"]}
+    assert needs == {"question": True, "empty": False}, "what can be tidied later calls nobody"
+    ages = {one["kind"]: one["age_s"] for one in found["findings"]}
+    assert ages["empty"] is None
+    assert 0 <= ages["question"] < 600
+    with perdure.open("perdure.db") as store:
+        store.cancel("asks")
+    assert run(capsys, "doctor")[0] == 0
+    damage("DELETE FROM points WHERE key = (1 << 32) + 5")
+    assert run(capsys, "doctor")[0] == 20
+    assert run(capsys, "doctor", "--fix")[0] == 0
+
+
+def test_the_doctor_tells_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "doctor", "--json", "--progress")
+    assert (status, "2 of 2 sessions looked at" in err) == (0, True)
+    assert json.loads(out)["sessions"] == 2
 
 
 def test_one_goes_on_from_before_the_damage(capsys: pytest.CaptureFixture[str]) -> None:
     damage("UPDATE records SET body = zeroblob(50) WHERE key = (1 << 32) + 8")
-    status, out, _ = run(capsys, "doctor", "--deep")
-    assert (status, "perdure doctor a --go-on 'a mended'" in out) == (20, True)
+    for deep in ((), ("--deep",)):
+        status, out, _ = run(capsys, "doctor", *deep)
+        assert (status, "perdure doctor a --go-on 'a mended'" in out) == (20, True)
     assert run(capsys, "doctor", "a")[0] == 2
     made = json.loads(run(capsys, "doctor", "a", "--go-on", "a mended", "--json")[1])
     assert (made["session"], made["at"], made["next"]) == ("a mended", 7, "perdure show 'a mended'")

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import Progress, TextColumn
 
-from perdure.cli import options, output, shape
+from perdure.cli import options, output, running, shape
 from perdure.cli.place import Place, place
 from perdure.cli.text import chosen_by, one_line
+from perdure.cli.watching import FIRES
 from perdure.errors import DamageError, HeldError
 from perdure.values import Secret
 from perdure.values.tokens import MASK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from perdure.ops.doctor import Diagnosis
     from perdure.ops.going_on import GoneOn
     from perdure.ops.scrubbing import Scrubbed, ScrubReport
@@ -89,13 +96,23 @@ def doctor(
             "--go-on", metavar="NEW", help="Make this new session of what is good of SESSION.", show_default=False
         ),
     ] = None,
+    code: Annotated[
+        str | None,
+        typer.Option(
+            "--code",
+            metavar="FUNCTION",
+            help="Also whether this code takes the states that are there; `recorded`: what each session recorded.",
+            show_default=False,
+        ),
+    ] = None,
+    progress: options.Progress = None,
     by: options.By = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Look a whole store over: what is wrong, and what mends it.
+    """Look a whole store over: what is wrong, who must come, and what mends it.
 
-    Ends with 20 if anything is lost.
+    Ends with 0 if nobody need come, 79 if somebody must see to something, 20 if anything is damaged or lost.
     """
     where = place(store)
     if (session is None) != (into is None):
@@ -108,27 +125,50 @@ def doctor(
             verb = "show" if opened.info(into).form == "handle" else "resume"
             _tell_gone_on(made, where, next_command=where.command(verb, into), as_json=as_json)
             return
-        found = opened.doctor(deep=deep, fix=fix)
+        with _telling(show=progress) as on_each:
+            found = opened.doctor(deep=deep, fix=fix, code=_code(code), on_each=on_each)
     if as_json:
         output.document(shape.diagnosis(found, where))
     else:
-        _tell_diagnosis(found, where, deep=deep)
-    raise typer.Exit(0 if found.ok else DamageError.exit_status)
+        _tell_diagnosis(found, where)
+    raise typer.Exit(DamageError.exit_status if not found.ok else FIRES if found.needs_person else 0)
 
 
-def _tell_diagnosis(found: Diagnosis, where: Place, *, deep: bool) -> None:
+def _code(said: str | None) -> Callable[..., Any] | str | None:
+    if said is None:
+        return None
+    running.find_from_here()
+    return said if said == "recorded" else running.load(said)
+
+
+@contextlib.contextmanager
+def _telling(*, show: bool | None) -> Iterator[Callable[[int, int], object]]:
+    """What tells how far it is, on stderr: on a terminal, unless it is said otherwise."""
+    if not (sys.stderr.isatty() if show is None else show):
+        yield lambda _done, _total: None
+        return
+    console = Console(stderr=True, markup=False, highlight=False)
+    column = TextColumn("{task.completed} of {task.total} sessions looked at")
+    with Progress(column, console=console, transient=sys.stderr.isatty()) as shown:
+        task = shown.add_task("", total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+def _tell_diagnosis(found: Diagnosis, where: Place) -> None:
     looked = f"{found.sessions} session{'' if found.sessions == 1 else 's'} looked at"
-    output.say(looked if deep else f"{looked}; --deep reads every byte of them")
+    output.say(f"{looked}, {found.read:,} of {found.records:,} records read")
     for one in found.findings:
         about = f"{one.session}: " if one.session else ""
         told = one.what.removeprefix(about)
-        output.say(f"{one.severity:<8}{about}{one_line(told, chars_max=300)}")
+        output.say(f"{one.severity:<8}{about}{one_line(told, chars_max=400)}")
         if one.mended:
             output.say("        mended")
         elif one.mend:
             output.say(f"        to mend it: {where.command(*one.mend)}")
     if not found.findings:
-        output.say("nothing is wrong")
+        output.say("nothing is wrong in what was read")
+    for what, option in found.not_read:
+        output.say(f"not read: {what}; to look: {where.command('doctor', *option.split())}")
 
 
 def _tell_gone_on(found: GoneOn, where: Place, *, next_command: str, as_json: bool) -> None:

@@ -319,13 +319,19 @@ def diagnosis(found: Diagnosis, place: Place) -> dict[str, Any]:
     """A store looked over."""
     return {
         "ok": found.ok,
+        "needs_person": found.needs_person,
         "sessions": found.sessions,
+        "records": found.records,
+        "read": found.read,
+        "not_read": [{"what": what, "option": option} for what, option in found.not_read],
         "findings": [
             {
                 "severity": one.severity,
                 "kind": one.kind,
                 "session": one.session or None,
                 "what": one.what,
+                "age_s": one.age_s,
+                "needs_person": one.needs_person,
                 "mend": place.command(*one.mend) if one.mend else None,
                 "mended": one.mended,
             }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure import clock, limits
-from perdure.ops.finding import NOTE, WARNING, Finding
+from perdure.ops.finding import NOTE, WARNING, Finding, age_s
 from perdure.session.keeping.lease import is_dead, owner_text
 from perdure.session.rules import item as items
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-def attention(store: Store, told: Summary, lease: Lease, *, session: str, records: int) -> Iterator[Finding]:
-    """What a person should see to. `told` is the session's summary, `records` how long its log is."""
-    since = _since(told.updated_us)
+def attention(store: Store, told: Summary, lease: Lease, *, session: str) -> Iterator[Finding]:
+    """What a person should see to. `told` is the session's summary."""
+    since = since_text(told.updated_us)
     runs = bool(lease.owner) and not is_dead(lease.owner)
     if told.status == "waiting" and told.waits:
         yield _waits(store, told.waits, session=session, since=since)
@@ -32,29 +32,38 @@ def attention(store: Store, told: Summary, lease: Lease, *, session: str, record
     if told.status == "running" and runs and clock.now_us() - told.updated_us > limits.STUCK_S * 1e6:
         what = f"{owner_text(lease.owner)} runs it, and has written nothing for {since}: an action that hangs?"
         yield Finding(WARNING, "stuck", session, what, ("show", session))
-    if not runs and told.status != "completed" and (unread := _unread(store, session)):
-        what = f"{unread} messages wait in its inbox, and nobody runs it"
-        yield Finding(NOTE, "inbox", session, what, ("resume", session) if told.form != "handle" else ())
-    if records > limits.GROWN_RECORDS:
-        what = f"its log has {records:,} records: what is old can go"
-        yield Finding(NOTE, "grown", session, what, ("gc", session, "--keep-last", "100"))
+    if not runs and told.status != "completed":
+        yield from _unheard(store, session, is_run=told.form != "handle")
 
 
 def _waits(store: Store, waits: tuple[int, ...], *, session: str, since: str) -> Finding:
     """Of a doubt, which is graver than a question: something may have happened."""
-    doubts = [record.seq for record in store.read_at(session, waits) if record.kind == "action_started"]
-    which = ", ".join(f"#{seq}" for seq in doubts or waits)
+    records = store.read_at(session, waits)
+    doubts = [record for record in records if record.kind == "action_started"]
+    which = ", ".join(f"#{record.seq}" for record in doubts or records)
+    age = age_s(min(record.time_us for record in doubts or records))
     if doubts:
         what = f"{which} may or may not have happened, for {since} nobody has said which; it waits"
-        return Finding(WARNING, "in-doubt", session, what, ("show", session))
-    return Finding(NOTE, "question", session, f"it has waited {since} for an answer to {which}", ("show", session))
+        return Finding(WARNING, "in-doubt", session, what, ("show", session), age_s=age)
+    what = f"it has waited {since} for an answer to {which}"
+    return Finding(NOTE, "question", session, what, ("show", session), age_s=age)
 
 
-def _unread(store: Store, session: str) -> int:
-    return sum(items.opened(item, session=session).what == items.MESSAGE for item in store.inbox(session))
+def _unheard(store: Store, session: str, *, is_run: bool) -> Iterator[Finding]:
+    """What was sent and nobody takes."""
+    sent = [items.opened(item, session=session) for item in store.inbox(session)]
+    mend = ("resume", session) if is_run else ()
+    if unread := sum(one.what == items.MESSAGE for one in sent):
+        yield Finding(NOTE, "inbox", session, f"{unread} messages wait in its inbox, and nobody runs it", mend)
+    if asked := [one for one in sent if one.what in items.WISHES]:
+        who = ", ".join(f"{one.what} by {one.by}" if one.by else one.what for one in asked)
+        what = (
+            f"was asked of a process that is gone: {who}; whoever runs it next does it, unless you roll it back by hand"
+        )
+        yield Finding(NOTE, "asked", session, what, mend)
 
 
-def _since(time_us: int) -> str:
+def since_text(time_us: int) -> str:
     """How long ago that was, for people."""
     past_s = max(0, clock.now_us() - time_us) // 1_000_000
     size, unit = next((one for one in _UNITS if past_s >= one[0]), _UNITS[-1])

@@ -1,13 +1,14 @@
 """A store looked over as a whole: what is wrong or odd, how bad it is, and the command that mends it.
 
-It finds and tells. What it mends on request is safe: nothing that was recorded is changed by it.
+It finds and tells, also what it did not read. What it mends on request is safe: nothing that was recorded is changed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from perdure import clock, limits
 from perdure.errors import (
@@ -19,10 +20,12 @@ from perdure.errors import (
     UnfinishedError,
     WitnessError,
 )
-from perdure.ops.attention import attention
+from perdure.ops.attention import attention, since_text
 from perdure.ops.collection import collected, sweep
-from perdure.ops.finding import ERROR, NOTE, SEVERITIES, WARNING, Finding
-from perdure.ops.rekey import left
+from perdure.ops.finding import ERROR, NOTE, SEVERITIES, WARNING, Finding, age_s
+from perdure.ops.growing import Growth, growth
+from perdure.ops.overdue import overdue
+from perdure.ops.premises import mb, premises
 from perdure.ops.retention import EVERYTHING
 from perdure.recovery import restore
 from perdure.recovery.loops import circling
@@ -31,49 +34,97 @@ from perdure.recovery.verify import verify
 from perdure.session.keeping.lease import is_dead, owner_text
 from perdure.session.keeping.opening import check_end, summary_of
 from perdure.session.keeping.snapshot import Reader
-from perdure.stores.witness import WitnessedStore
+from perdure.stores.ids import HOUSE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from perdure.log.summary import Summary
-    from perdure.stores.contract import Head, Health, Store
+    from perdure.ops.config.sections import RetentionSettings
+    from perdure.stores.contract import Head, Lease, Store
 
-LOG_BYTES: Final = 64 << 20
-DISK_BYTES: Final = 256 << 20
-UNUSED_BYTES: Final = 1 << 20
 DAY_US: Final = 86_400 * 1_000_000
+
+Fit: TypeAlias = Callable[["Head", "Summary"], Iterable[Finding]]
+"""Whether the code that is here can go on with a session: what is wrong with that."""
+
+OnEach: TypeAlias = Callable[[int, int], object]
+"""Told of each session that was looked at: how many were, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All that was found, the gravest first; `sessions` is how many were looked at."""
+    """All that was found, the gravest first; `sessions` is how many were looked at.
+
+    `records` is how many records they have and `read` how many of them were read; `not_read` says what was not looked
+    at, each with the option that looks at it.
+    """
 
     sessions: int
     findings: tuple[Finding, ...]
+    records: int = 0
+    read: int = 0
+    not_read: tuple[tuple[str, str], ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong that is not mended now."""
         return not any(found.severity == ERROR and not found.mended for found in self.findings)
 
+    @property
+    def needs_person(self) -> bool:
+        """Whether there is anything that somebody must see to."""
+        return any(found.needs_person for found in self.findings)
 
-def doctor(store: Store, *, deep: bool, fix: bool) -> Diagnosis:
+
+@dataclass(slots=True)
+class _Look:
+    """How it is looked, and how much was read."""
+
+    deep: bool
+    fits: Fit | None
+    records: int = 0
+    read: int = 0
+    not_read: list[tuple[str, str]] = field(default_factory=list)
+
+    def unread(self) -> tuple[tuple[str, str], ...]:
+        """What was not looked at."""
+        left = []
+        if not self.deep:
+            older = f"{self.records - self.read:,} of {self.records:,} records, the older ones of long logs; "
+            rest = "chunks, states and what needs them; circles of sessions that nobody runs"
+            left.append(((older if self.read < self.records else "") + rest, "--deep"))
+        if self.fits is None:
+            left.append(("whether the code that is here takes their states", "--code recorded"))
+        return tuple(left)
+
+
+def doctor(
+    store: Store,
+    *,
+    deep: bool,
+    fix: bool,
+    retention: RetentionSettings | None = None,
+    fits: Fit | None = None,
+    on_each: OnEach = lambda _done, _total: None,
+) -> Diagnosis:
     """Looks over all of a store. See `AgentStore.doctor`."""
-    found, heads = _opened(store, deep=deep)
-    for head in heads:
-        found += _session(store, head, deep=deep)
+    look = _Look(deep, fits)
+    found, heads = _opened(store, look, retention)
+    for done, head in enumerate(heads, 1):
+        found += _session(store, head, look)
+        on_each(done, len(heads))
     if deep:
         found += _orphans(store, heads)
     if fix:
         found = [_mended(store, heads, one) for one in found]
-    return Diagnosis(len(heads), tuple(sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.session))))
+    found.sort(key=lambda one: (SEVERITIES.index(one.severity), one.session))
+    return Diagnosis(len(heads), tuple(found), look.records, look.read, look.unread())
 
 
-def _opened(store: Store, *, deep: bool) -> tuple[list[Finding], list[Head]]:
+def _opened(store: Store, look: _Look, retention: RetentionSettings | None) -> tuple[list[Finding], list[Head]]:
     """What is found about the place, and the sessions, if they can be had at all."""
     try:
-        found, heads = [*_place(store.health(deep=deep)), *_witness(store), *_keys(store)], store.heads()
+        found, heads = [*premises(store, deep=look.deep)], store.heads()
+        found += overdue(store, heads, retention)
     except DamageError as error:
         return [Finding(ERROR, "place", "", str(error))], _heads(store)
     return found, heads
@@ -86,88 +137,61 @@ def _heads(store: Store) -> list[Head]:
         return []  # what is told of the place says it
 
 
-# --- the place --------------------------------------------------------------------------------------------------------
-
-
-def _place(health: Health) -> Iterator[Finding]:
-    for problem in health.problems:
-        yield Finding(
-            ERROR, "place", "", f"the file itself is damaged: {problem}; keep it, and copy what is good of it"
-        )
-    for setting in health.settings:
-        yield Finding(WARNING, "settings", "", f"the server is not set up for what is kept on it: {setting}")
-    if health.free is not None and health.free < DISK_BYTES:
-        yield Finding(WARNING, "disk", "", f"the disk has {_mb(health.free)} left; a full disk refuses saves")
-    if health.log is not None and health.log > LOG_BYTES:
-        what = f"the write-ahead log has {_mb(health.log)}: some process keeps a transaction open, end it"
-        yield Finding(WARNING, "log", "", what)
-    if health.unused is not None and health.unused > max(UNUSED_BYTES, (health.used or 0) // 10):
-        what = f"{_mb(health.unused)} of {_mb(health.used or 0)} are unused and can be given back"
-        yield Finding(NOTE, "unused", "", what, ("doctor", "--fix"))
-
-
-def _witness(store: Store) -> Iterator[Finding]:
-    state = store.witness_state if isinstance(store, WitnessedStore) else None
-    if state is not None and state.error:
-        what = f"{state.error}; it was not told of the newest of {state.behind} sessions"
-        yield Finding(WARNING, "witness", "", what)
-
-
-def _keys(store: Store) -> Iterator[Finding]:
-    """What is left of a rotation. Which families there are is asked only of a store that is sealed."""
-    if store.keys is None:
-        return
-    wrapped, begun = left(store)
-    if wrapped:
-        what = f"the keys of {len(wrapped)} families are not under the first key given: {wrapped[0]} …"
-        yield Finding(NOTE, "keys", "", what, ("rekey",))
-    for family in begun:
-        what = f"its family {family} was being sealed anew, which did not come to its end"
-        yield Finding(NOTE, "keys", family, what, ("rekey", "--data"))
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
-
-
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def _session(store: Store, head: Head, *, deep: bool) -> list[Finding]:
-    session = head.session
+def _session(store: Store, head: Head, look: _Look) -> list[Finding]:
+    look.records += head.seq
+    told = None
     try:
-        if not _is_sound(store, head) or deep:
-            return [*_verified(store, session), *_state(store, head, deep=deep)]
-        return [*_state(store, head, deep=deep)]
-    except FormatNewerError as error:
-        return [Finding(WARNING, "newer", session, f"{error}; read it with that version")]
-    except WitnessError as error:
-        return [Finding(ERROR, "witness", session, str(error))]
-    except UnfinishedError as error:
-        return [Finding(NOTE, "unfinished", session, str(error))]
+        told = _summary(head) if head.seq else None
+        newest = _newest(store, head, look)
+        found = [] if newest is not None and not look.deep else [*_verified(store, head, look)]
+        found += _state(store, head, told, newest or 0.0, look)
     except PerdureError as error:
-        return [Finding(ERROR, "damage", session, str(error), ("verify", session))]
+        found = [_met(head.session, error)]
+    since = None if told is None else age_s(told.updated_us)
+    return [one if one.age_s is not None else replace(one, age_s=since) for one in found]
 
 
-def _is_sound(store: Store, head: Head) -> bool:
-    """What can be told without reading the log: head, end, indexes."""
+def _met(session: str, error: PerdureError) -> Finding:
+    match error:
+        case FormatNewerError():
+            return Finding(WARNING, "newer", session, f"{error}; read it with that version")
+        case WitnessError():
+            return Finding(ERROR, "witness", session, str(error))
+        case UnfinishedError():
+            return Finding(NOTE, "unfinished", session, str(error))
+        case _:
+            return Finding(ERROR, "damage", session, str(error), ("verify", session))
+
+
+def _newest(store: Store, head: Head, look: _Look) -> float | None:
+    """The bytes that one of its newest records takes, which were read, with the head and the indexes; None: damage."""
+    size = count = 0
     try:
         store.head(head.session)
         if head.seq:
             check_end(store, head.session, head)
             restore.points(store, head.session)
-            reader = Reader(store, head.session)
+            reader = Reader(store, head.session, head=head)
             reader.check_marks()
-            reader.entries(after=head.seq - 1)
+            after = max(0, head.seq - limits.LOOK_RECORDS)
+            for record in reader.records(after=after, upto=head.seq, chain=head.chain):
+                size, count = size + len(record.body), count + 1
+                if record.seq == head.seq:
+                    reader.open(record)
     except (FormatNewerError, UnfinishedError, WitnessError):
         raise
     except DamageError:
-        return False
-    return True
+        return None
+    look.read += 0 if look.deep else count
+    return size / max(1, count)
 
 
-def _verified(store: Store, session: str) -> Iterator[Finding]:
-    report = verify(store, session)
+def _verified(store: Store, head: Head, look: _Look) -> Iterator[Finding]:
+    session, report = head.session, verify(store, head.session)
+    look.read += min(report.read.records, head.seq)
     for problem in report.problems:
         if problem.kind in DERIVED and all(one.kind in DERIVED for one in report.problems):
             yield Finding(ERROR, "index", session, str(problem), ("doctor", "--fix"))
@@ -178,7 +202,7 @@ def _verified(store: Store, session: str) -> Iterator[Finding]:
             yield Finding(ERROR, "damage", session, str(problem), mend)
 
 
-def _state(store: Store, head: Head, *, deep: bool) -> Iterator[Finding]:
+def _state(store: Store, head: Head, told: Summary | None, record_bytes: float, look: _Look) -> Iterator[Finding]:
     session, lease = head.session, store.lease(head.session)
     if lease.owner and is_dead(lease.owner):
         what = f"its owner is gone ({owner_text(lease.owner)}); it can be resumed"
@@ -187,17 +211,50 @@ def _state(store: Store, head: Head, *, deep: bool) -> Iterator[Finding]:
         if (not lease.owner or is_dead(lease.owner)) and not store.inbox(session):
             yield Finding(NOTE, "empty", session, "nothing was ever written to it", ("erase", session, "--yes"))
         return
-    told = _summary(head)
-    ahead_us = told.updated_us - clock.now_us() if told is not None else 0
+    if told is not None:
+        yield from _told(store, head, told, lease, record_bytes)
+        if look.fits is not None:
+            yield from look.fits(head, told)
+    if look.deep or lease.owner:
+        yield from _circles(store, head)
+
+
+def _told(store: Store, head: Head, told: Summary, lease: Lease, record_bytes: float) -> Iterator[Finding]:
+    """What follows from the summary."""
+    ahead_us = told.updated_us - clock.now_us()
     if ahead_us > DAY_US:
         what = (
             f"it was written {ahead_us / DAY_US:.0f} days in the future: a clock is or was wrong, and ages mislead gc"
         )
-        yield Finding(WARNING, "clock", session, what)
-    if told is not None:
-        yield from attention(store, told, lease, session=session, records=head.seq)
-    if deep or lease.owner:
-        yield from _circles(store, head)
+        yield Finding(WARNING, "clock", head.session, what)
+    if head.session in HOUSE:
+        return
+    yield from attention(store, told, lease, session=head.session)
+    if head.seq > limits.GROWN_RECORDS:
+        what = f"its log has {head.seq:,} records: what is old can go"
+        yield Finding(NOTE, "grown", head.session, what, _collect(head.session), age_s=age_s(told.created_us))
+    grows = growth(store, head, told, record_bytes=record_bytes)
+    if grows is not None and grows.is_fast:
+        yield _growing(head.session, grows, store.health(deep=False).free)
+
+
+def _growing(session: str, grows: Growth, free: int | None) -> Finding:
+    lasts = (
+        f"; the {mb(free)} that the disk has left are full of it in {_days(free, grows)}" if free is not None else ""
+    )
+    what = (
+        f"its log grows by {grows.records_day:,.0f} records and {mb(grows.bytes_day)} a day "
+        f"(of its newest {grows.records:,} records){lasts}: let what is old go, by a schedule"
+    )
+    return Finding(WARNING, "growing", session, what, _collect(session), age_s=grows.span_s)
+
+
+def _days(free: int, grows: Growth) -> str:
+    return f"{free / max(1.0, grows.bytes_day):,.0f} days"
+
+
+def _collect(session: str) -> tuple[str, ...]:
+    return ("gc", session, "--keep-last", "100")
 
 
 def _circles(store: Store, head: Head) -> Iterator[Finding]:
@@ -206,7 +263,11 @@ def _circles(store: Store, head: Head) -> Iterator[Finding]:
     found = circling(Reader(store, head.session).sound(after=after, upto=head.seq))
     if found is not None:
         what = f"it goes in circles: {found} (records {found.first} to {found.last})"
-        yield Finding(WARNING, "circling", head.session, what, ("show", head.session))
+        first = store.read_at(head.session, [found.first])[0]
+        since = f", for {since_text(first.time_us)}"
+        yield Finding(
+            WARNING, "circling", head.session, what + since, ("show", head.session), age_s=age_s(first.time_us)
+        )
 
 
 def _summary(head: Head) -> Summary | None:
@@ -225,7 +286,7 @@ def _orphans(store: Store, heads: list[Head]) -> Iterator[Finding]:
     for family, members in _families(heads).items():
         found = collected(store, members[0], EVERYTHING, dry_run=True)
         if found.chunks:
-            what = f"{found.chunks} chunks of its family ({_mb(found.chunk_bytes)}) are needed by nothing"
+            what = f"{found.chunks} chunks of its family ({mb(found.chunk_bytes)}) are needed by nothing"
             yield Finding(NOTE, "orphans", family, what, ("doctor", "--fix"))
 
 

@@ -7,11 +7,9 @@ not know when it is asked.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import logging
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from perdure import clock
@@ -19,6 +17,7 @@ from perdure.errors import HeldError
 from perdure.ops import house
 from perdure.ops.collection import nothing
 from perdure.ops.gc import gc
+from perdure.ops.overdue import TOPIC, name_of
 from perdure.session.keeping.lease import is_dead
 from perdure.stores.ids import SCHEDULE
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from perdure.ops.timetable import Timetable
     from perdure.session.keeping.lease import Keeper
     from perdure.stores.contract import Lease
-
-TOPIC: Final = "gc"
 
 AHEAD: Final = dt.timedelta(days=1)
 """A note of more than so long after now was written by a wrong clock: it is not gone by."""
@@ -58,8 +55,7 @@ class Job:
     @property
     def name(self) -> str:
         """The same in all processes that have the same timetable and retention."""
-        told = [self.timetable.cron, self.timetable.zone, asdict(self.retention)]
-        return sha256(json.dumps(told).encode()).hexdigest()[:16]
+        return name_of(self.timetable.cron, self.timetable.zone, self.retention)
 
     def due(self) -> dt.datetime | None:
         """Since when it is due; None if it is not. The first who looks notes from when on it counts."""

@@ -380,9 +380,16 @@ class AsyncStore(AsyncWatching, AsyncStopping, AsyncJournal):
         """See `AgentStore.would_erase`."""
         return await in_thread(self._store.would_erase, session, family=family)
 
-    async def doctor(self, *, deep: bool = False, fix: bool = False) -> Diagnosis:
-        """See `AgentStore.doctor`."""
-        return await in_thread(self._store.doctor, deep=deep, fix=fix)
+    async def doctor(
+        self,
+        *,
+        deep: bool = False,
+        fix: bool = False,
+        code: Callable[..., Any] | str | None = None,
+        on_each: Callable[[int, int], object] | None = None,
+    ) -> Diagnosis:
+        """See `AgentStore.doctor`; `on_each` is called in a thread."""
+        return await in_thread(self._store.doctor, deep=deep, fix=fix, code=code, on_each=on_each)
 
     async def migrate(
         self,

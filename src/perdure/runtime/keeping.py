@@ -67,6 +67,7 @@ class Keeping:
         `RefusedError` for a retention that makes no sense here, `SessionUnknownError`, `SessionErasedError`.
         """
         from perdure.ops.gc import gc
+        from perdure.ops.overdue import note_by_hand
         from perdure.ops.retention import Retention
 
         if (retention, keep_last, keep_s) == (None, None, None) and self.settings.retention is not None:
@@ -75,7 +76,10 @@ class Keeping:
             retention = Retention(keep_last=limits.KEEP_LAST_COUNT if keep_last is None else keep_last, keep_s=keep_s)
         elif (keep_last, keep_s) != (None, None):
             raise RefusedError("keep_last and keep_s are short for a Retention: say them in the one that is given")
-        return gc(self.backend, None if session is None else check_session_id(session), retention, dry_run=dry_run)
+        found = gc(self.backend, None if session is None else check_session_id(session), retention, dry_run=dry_run)
+        if session is None and not dry_run and self.settings.retention is not None:
+            note_by_hand(self.backend, found.bytes)
+        return found
 
     def schedule_gc(
         self,
@@ -178,15 +182,31 @@ class Keeping:
         under = [*kin.descendants(self.backend, check_session_id(session)), session]
         return tuple(dict.fromkeys(gone for one in under for gone in erasable(self.backend, one, family=family)))
 
-    def doctor(self, *, deep: bool = False, fix: bool = False) -> Diagnosis:
+    def doctor(
+        self,
+        *,
+        deep: bool = False,
+        fix: bool = False,
+        code: Callable[..., Any] | str | None = None,
+        on_each: Callable[[int, int], object] | None = None,
+    ) -> Diagnosis:
         """Looks the whole store over: the place, each session, leases, clocks; with `deep` every byte and every chunk.
+
+        Without it the newest `limits.LOOK_RECORDS` records of each session are read; what was not read is told. `code`
+        (a function, or "recorded": that which each session recorded) is asked whether it takes the states that are
+        there; with `deep` the steps of a migration are tried on copies. `on_each` hears how many sessions are done, and
+        of how many.
 
         `fix` mends what is safe to mend: indexes and summaries are made anew from a log that is whole, chunks that
         nothing needs go, leases of the dead are given back, unused space too. Nothing that was recorded is changed.
+        Raises `RefusedError` for `code` that is neither.
         """
         from perdure.ops.doctor import doctor
+        from perdure.runtime.fitting import Fits
 
-        return doctor(self.backend, deep=deep, fix=fix)
+        fits = None if code is None else Fits(self, code, steps=deep)  # type: ignore[arg-type]
+        retention, told = self.settings.retention, on_each or (lambda _done, _total: None)
+        return doctor(self.backend, deep=deep, fix=fix, retention=retention, fits=fits, on_each=told)
 
     def migrate(
         self,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from perdure.log.summary import Summary
     from perdure.runtime.store import AgentStore
     from perdure.session.keeping.replacing import Move
+    from perdure.stores.contract import Store
 
 CHANGES_SHOWN: Final = 5
 """So many changes of a state are told."""
@@ -112,8 +113,8 @@ class _Run:
     def __init__(
         self, store: AgentStore, to: str, fn: Callable[..., Any] | None, *, dry_run: bool, named: str | None
     ) -> None:
-        self._store, self._to, self._fn, self._dry_run, self._named = store, to, fn, dry_run, named
-        self._loaded: dict[str, Callable[..., Any] | EntryError] = {}
+        self._store, self._to, self._dry_run, self._named = store, to, dry_run, named
+        self._codes = Codes(fn)
 
     def one(self, session: str) -> Migrated | None:
         """What becomes of one session; None if it is gone meanwhile. Raises only what is wrong with the store."""
@@ -136,7 +137,7 @@ class _Run:
         source = version_of(summary, opening_of(reader))
         if summary.form == "script" or summary.status in OVER:
             return Migrated(session, "script" if summary.form == "script" else "over", source)
-        if not self._is_meant(summary):
+        if self._named is None and not self._codes.is_meant(summary):
             return Migrated(session, "other", source, why=f"it runs {summary.entry}")
         if source == self._to:
             return Migrated(session, "current", source)
@@ -151,23 +152,57 @@ class _Run:
         except DamageError:
             return ""
 
-    # --- whose code it is -----------------------------------------------------------------------------------------
-
-    def _is_meant(self, summary: Summary) -> bool:
-        """With a function: its own sessions, wherever its file was then, and handles. One that was named, always."""
-        if self._fn is None or self._named is not None or not summary.entry:
-            return True
-        return _file_and_name(summary.entry) == _file_and_name(entries.name(self._fn))
-
     def _target(self, summary: Summary) -> Target:
         """What it is brought to. What a state must be is known of the version that the function is declared with."""
-        fn = self._fn or self._load(summary.entry)
+        fn = self._codes.of(summary)
         if fn is None or summary.form == "handle":
             return Target(self._to)
         declared = agent_of(fn)
         if declared.version != self._to:
             return Target(self._to, name_of(fn))
         return Target(self._to, name_of(fn), declared.state, declared.validate)
+
+    # --- doing it -------------------------------------------------------------------------------------------------
+
+    def _would_be(self, session: str, target: Target) -> Migrated:
+        move = would_be(self._store.backend, session, target)
+        return Migrated(session, "current", target.version) if move is None else self._told(session, move)
+
+    def _done(self, session: str, target: Target) -> Migrated:
+        with self._store.keeper.briefly(session, owner=new_owner(), lease_s=limits.LEASE_S) as lease:
+            opened = opened_by(self._store.backend, lease)
+            move = _move(opened, target)
+            if move is None:
+                return Migrated(session, "current", target.version)  # somebody was here meanwhile
+            faults.reach("migrate.before")
+            opened.writer.commit(Commit((move.draft,), lambda _: None))
+            faults.reach("migrate.after")
+        return self._told(session, move)
+
+    @staticmethod
+    def _told(session: str, move: Move) -> Migrated:
+        ops = values.decode(move.draft.body["delta"])
+        changes = tuple(f"{op[0]} {shown(op[1])}" for op in ops[:CHANGES_SHOWN])
+        versions = tuple(step.target for step in move.steps) or (move.draft.body["to"],)
+        return Migrated(session, "migrated", move.source, versions, changes, len(ops))
+
+
+class Codes:
+    """The code of sessions: that of a function that was named, or what each recorded, loaded once."""
+
+    def __init__(self, fn: Callable[..., Any] | None) -> None:
+        self._fn = fn
+        self._loaded: dict[str, Callable[..., Any] | EntryError] = {}
+
+    def is_meant(self, summary: Summary) -> bool:
+        """With a function: its own sessions, wherever its file was then, and handles."""
+        if self._fn is None or not summary.entry:
+            return True
+        return _file_and_name(summary.entry) == _file_and_name(entries.name(self._fn))
+
+    def of(self, summary: Summary) -> Callable[..., Any] | None:
+        """The code of this session; None if it recorded none. Raises `EntryError`, whatever its module raises."""
+        return self._fn or self._load(summary.entry)
 
     def _load(self, entry: str) -> Callable[..., Any] | None:
         if not entry:
@@ -184,46 +219,29 @@ class _Run:
             raise found
         return found
 
-    # --- doing it -------------------------------------------------------------------------------------------------
 
-    def _would_be(self, session: str, target: Target) -> Migrated:
-        backend = self._store.backend
-        lease = backend.lease(session)
-        if lease.owner and not is_dead(lease.owner):
-            raise HeldError(f"{session} is held by {owner_text(lease.owner)}")
-        writer, reader, tail = take_up(backend, session, epoch=None)
-        move = self._move(Opened(lease, writer, reader, opening_of(reader), tail), target)
-        if move is None:
-            return Migrated(session, "current", target.version)
-        backend.guard.body(move.draft.kind, move.draft.body)  # a secret in it is refused now, too
-        return self._told(session, move)
+def would_be(store: Store, session: str, target: Target) -> Move | None:
+    """What a migration would do to the state of a session that nobody holds; None: nothing. Nothing is written.
 
-    def _done(self, session: str, target: Target) -> Migrated:
-        with self._store.keeper.briefly(session, owner=new_owner(), lease_s=limits.LEASE_S) as lease:
-            opened = opened_by(self._store.backend, lease)
-            move = self._move(opened, target)
-            if move is None:
-                return Migrated(session, "current", target.version)  # somebody was here meanwhile
-            faults.reach("migrate.before")
-            opened.writer.commit(Commit((move.draft,), lambda _: None))
-            faults.reach("migrate.after")
-        return self._told(session, move)
+    Raises `HeldError`, `DamageError`, and as `moved` does.
+    """
+    lease = store.lease(session)
+    if lease.owner and not is_dead(lease.owner):
+        raise HeldError(f"{session} is held by {owner_text(lease.owner)}")
+    writer, reader, tail = take_up(store, session, epoch=None)
+    move = _move(Opened(lease, writer, reader, opening_of(reader), tail), target)
+    if move is not None:
+        store.guard.body(move.draft.kind, move.draft.body)  # a secret in it is refused now, too
+    return move
 
-    @staticmethod
-    def _move(opened: Opened, target: Target) -> Move | None:
-        summary, reader = opened.writer.summary, opened.reader
-        if due(summary, opened.opening, target) is None:
-            return None
-        source = version_of(summary, opened.opening)
-        found = newest(opened)
-        return moved(reader.session, source, target, found, lambda: snapshot(reader, found.point).all())
 
-    @staticmethod
-    def _told(session: str, move: Move) -> Migrated:
-        ops = values.decode(move.draft.body["delta"])
-        changes = tuple(f"{op[0]} {shown(op[1])}" for op in ops[:CHANGES_SHOWN])
-        versions = tuple(step.target for step in move.steps) or (move.draft.body["to"],)
-        return Migrated(session, "migrated", move.source, versions, changes, len(ops))
+def _move(opened: Opened, target: Target) -> Move | None:
+    summary, reader = opened.writer.summary, opened.reader
+    if due(summary, opened.opening, target) is None:
+        return None
+    source = version_of(summary, opened.opening)
+    found = newest(opened)
+    return moved(reader.session, source, target, found, lambda: snapshot(reader, found.point).all())
 
 
 def _file_and_name(entry: str) -> tuple[str, str]:
