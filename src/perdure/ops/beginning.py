@@ -19,6 +19,8 @@ from perdure.session.rules.request import Commit, Draft
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.ops.agent_snapshot import AgentSnapshot, Doubt
     from perdure.stores.contract import Lease, Store
 
@@ -52,13 +54,23 @@ def begin(store: Store, snapshot: AgentSnapshot, *, into: str | None, steps: str
     session = check_session_id(snapshot.metadata.session if into is None else into)
     form, entry = _form(snapshot, steps)
     _check(snapshot, consent)
-    _check_free(store, session)
+    _check_free(store, session)  # before its state is looked through
     state = values.decode(store.guard.passed(values.encode(snapshot.state)).data)
     drafts = [_opened(snapshot, form, entry, by=consent.by), _saved(snapshot, state)]
     if snapshot.metadata.doubts or snapshot.metadata.masked:
         drafts.append(_told(snapshot, by=consent.by))
+    make(store, session, drafts)
+    return Begun(session, form, snapshot.snapshot_id, snapshot.metadata.doubts)
+
+
+def make(store: Store, session: str, drafts: Sequence[Draft]) -> None:
+    """Makes a session of these records, in one commit. Durable on return, free to be gone on with.
+
+    Raises `SessionExistsError`, and what the store's guard raises, before anything is made.
+    """
+    _check_free(store, session)
     store.guard.named(session, at="the session's id")
-    for draft in drafts:  # before anything is made
+    for draft in drafts:
         store.guard.body(draft.kind, draft.body)
     lease = _held(store, session)
     try:
@@ -70,7 +82,6 @@ def begin(store: Store, snapshot: AgentSnapshot, *, into: str | None, steps: str
         faults.reach("begin.whole")
     finally:
         store.release(lease)
-    return Begun(session, form, snapshot.snapshot_id, snapshot.metadata.doubts)
 
 
 def _form(snapshot: AgentSnapshot, steps: str | None) -> tuple[str, str]:

@@ -8,7 +8,7 @@ unasked. It decides only what is carried over; it writes nothing.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from perdure.log.action import Action, Actions, Outcome, outcome_body, started_body
 from perdure.log.branch import branch
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Body
     from perdure.recovery.ladder import Rung
+
+
+Told: TypeAlias = "tuple[str, Body]"
+"""Kind and body of a record that has no number yet."""
 
 
 def carried(before: list[Entry], later: Iterable[Entry], opening: Entry, *, point: int, reason: str) -> list[Draft]:
@@ -58,7 +62,53 @@ def begun(rung: Rung, opening: Entry, saved: Draft, *, reason: str) -> list[Draf
     return _drafts([], [*kept, point], left, back)
 
 
-def _stateful(rung: Rung) -> list[tuple[str, Body]]:
+def resumed(entries: list[Entry], at: int) -> tuple[list[Told], list[Told]]:
+    """What a session that begins with the state at `at` has before and after it, to go on as this one would.
+
+    Before it the effects with a key, wherever they happened; after it every call, value and answer of the present
+    branch since. Kind and body of each; they are numbered as what follows an opening, with the state in between.
+    """
+    since = [entry for entry in branch(entries) if entry.seq > at]
+    mine = {entry.seq for entry in since}
+    past = {seq: a for seq, a in Actions(entries).items() if a.key is not None and seq not in mine}
+    before = list(_effects(past, {}, 1))
+    return before, list(_since(since, 2 + len(before)))
+
+
+def _since(entries: list[Entry], last: int) -> Iterator[Told]:
+    """These records without what became of no account, numbered from last + 1 on."""
+    actions, numbers = Actions(entries), dict[int, int]()
+    ends = {entry["started"]: entry.seq for entry in entries if entry.kind in ("action_finished", "settled")}
+    answered = {entry["asked"] for entry in entries if entry.kind == "answered"}
+    for entry in entries:
+        action = actions.get(entry.body.get("started", entry.seq))
+        if entry.kind == "action_started" and action is not None:
+            kind, body = entry.kind, _begun_again(action, numbers)
+        elif action is not None and action.known is not None and ends[action.seq] == entry.seq:
+            outcome = replace(action.known, origin=numbers.get(action.known.origin, 0))
+            ended = {"started": numbers[action.seq], **outcome_body(outcome)}
+            kind, body = "action_finished", ended | {"duration_us": entry.body.get("duration_us", 0)}
+        elif entry.kind == "value":
+            kind, body = entry.kind, entry.body | {"parent": numbers.get(entry["parent"])}
+        elif entry.kind == "asked" and entry.seq in answered and entry["about"] is None:
+            kind, body = entry.kind, entry.body
+        elif entry.kind == "answered" and entry["asked"] in numbers:
+            kind, body = entry.kind, entry.body | {"asked": numbers[entry["asked"]]}
+        else:
+            continue
+        last += 1
+        numbers[entry.seq] = last
+        yield kind, body
+
+
+def _begun_again(action: Action, numbers: dict[int, int]) -> Body:
+    parent = None if action.parent is None else numbers[action.parent]
+    args = {name: argument.own(recorded) for name, recorded in action.args.items()}
+    body = started_body(replace(action, args=args, undoes=None, parent=parent, asked=None))
+    return body | {"started_us": action.started_us}
+
+
+def _stateful(rung: Rung) -> list[Told]:
     """The states of tools and models at the rung, as far as the records that hold them can be read."""
     by_seq = {entry.seq: entry for entry in rung.entries}
     at = by_seq[rung.at].body.get("stateful", {})
@@ -80,7 +130,7 @@ def _left(tip: list[Entry], entries: list[Entry], target: Entry, *, reason: str,
     return replace(back, body=back.body | {"parent": point})
 
 
-def _numbered(told: list[tuple[str, Body]], behind: Entry) -> list[Entry]:
+def _numbered(told: list[Told], behind: Entry) -> list[Entry]:
     return [
         Entry(seq, behind.epoch, kind, behind.time_us, body) for seq, (kind, body) in enumerate(told, behind.seq + 1)
     ]
@@ -91,7 +141,7 @@ def _is_news(before: Action, now: Action) -> bool:
     return now.known is not None and now.known != before.known
 
 
-def _effects(actions: Mapping[int, Action], known: Collection[int], last: int) -> Iterator[tuple[str, Body]]:
+def _effects(actions: Mapping[int, Action], known: Collection[int], last: int) -> Iterator[Told]:
     """The starts and ends of those actions that are not `known` and that matter, to be numbered from last + 1 on."""
     numbers: dict[int, int] = {}
     for action in actions.values():
@@ -116,19 +166,12 @@ def _counts(action: Action, numbers: dict[int, int]) -> bool:
 
 def _begun(action: Action, numbers: dict[int, int]) -> Body:
     undoes = None if action.undoes is None else numbers[action.undoes]
-    args = {name: _own(recorded) for name, recorded in action.args.items()}
+    args = {name: argument.own(recorded) for name, recorded in action.args.items()}
     body = started_body(replace(action, args=args, undoes=undoes, parent=undoes and -undoes, asked=None, lost=False))
     return body | {"started_us": action.started_us}
 
 
-def _own(recorded: Any) -> Any:
-    """An argument without a reference to a snapshot that only the other session has."""
-    if argument.part_of(recorded) is None:
-        return recorded
-    return {name: recorded[name] for name in ("text", "digest")}
-
-
-def _told(started: int, action: Action) -> tuple[str, Body]:
+def _told(started: int, action: Action) -> Told:
     """How an action ended, as far as is known."""
     outcome = action.known
     return "action_finished", {"started": started, **outcome_body(outcome or Outcome("abandoned")), "duration_us": 0}

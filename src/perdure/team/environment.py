@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 
 class Environment(BaseModel):
-    """Where roles are, by profile, and where messages go. `published` are all that were sent, in order."""
+    """Where roles are, by profile, and where messages go.
+
+    `published` are all that were sent, in order; `told` is what was said before, of which only the text is known.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     desc: str = ""
     roles: dict[str, Role] = Field(default_factory=dict)
     published: list[Message] = Field(default_factory=list)
+    told: str = ""
     context: Any = Field(default=None, exclude=True, repr=False)
 
     def add_role(self, role: Role) -> None:
@@ -80,7 +84,7 @@ class Environment(BaseModel):
     @property
     def history(self) -> str:
         """All that was published, as text: a line each."""
-        return "\n".join(["", *map(str, self.published)])
+        return "\n".join([self.told, *map(str, self.published)])
 
 
 def is_sent_to(message: Message, addresses: set[str]) -> bool:

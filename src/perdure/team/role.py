@@ -234,7 +234,7 @@ class Role(BaseModel):
         answer = await self.react()
         self._set_state(-1)
         self.rc.taken = 0
-        self.rc.news = []
+        self.rc.news, self.latest_observed_msg = [], None
         self.recovered = False
         self.publish_message(answer)
         return answer

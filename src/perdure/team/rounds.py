@@ -107,7 +107,7 @@ def laid_out(env: Environment, team: dict[str, Any]) -> dict[str, Any]:
 def put_in(env: Environment, state: Mapping[str, Any]) -> Table:
     """Puts what a state says into live roles. A role that the state does not know begins with nothing."""
     table = Table(state["messages"])
-    env.published = table.at(state["history"])
+    env.published, env.told = table.at(state["history"]), state["team"].get("told", "")
     for profile, role in env.roles.items():
         if profile not in state["roles"]:
             continue

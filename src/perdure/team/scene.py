@@ -34,14 +34,14 @@ class Scene:
 
     `team` has the live roles; `state` is that of the last round that ended, at the record `at`, with what the turns of
     the next one that ended brought about in `team` alone. `cut_off` are the roles whose turn did not end, with the
-    record of its start. `since` are the records after `at` on the present branch.
+    record of its start. `entries` are all records.
     """
 
     team: Team
     state: dict[str, Any]
     at: int
     cut_off: dict[str, int] = field(default_factory=dict)
-    since: tuple[Entry, ...] = ()
+    entries: tuple[Entry, ...] = ()
 
 
 async def scene(store: Store, session: str, hire: Callable[[], Team]) -> Scene:
@@ -50,15 +50,15 @@ async def scene(store: Store, session: str, hire: Callable[[], Team]) -> Scene:
     Raises `SessionUnknownError` where no team was ever laid out, `DamageError`.
     """
     reader, head = Reader(store, session), store.head(session)
-    tip = branch(reader.entries(upto=head.seq))
+    entries = reader.entries(upto=head.seq)
+    tip = branch(entries)
     at = next((entry.seq for entry in reversed(tip) if is_reentry(entry)), 0)
     state = snapshot(reader, at).all() if at > 1 else {}
     if "team" not in state:
         raise SessionUnknownError(f"{session}: nothing of a team is recorded in {store.url}")
     team, now = hire(), values.decode(values.encode(state))
     table = rounds.put_in(team.env, now)
-    since = tuple(entry for entry in tip if entry.seq > at)
-    actions = Actions(since)
+    actions = Actions(entry for entry in tip if entry.seq > at)
     turns = {each.name: each for each in actions.values() if each.parent is None and each.name in team.env.roles}
     ended, cut_off = dict[str, Any](), dict[str, int]()
     for name, each in turns.items():
@@ -78,7 +78,7 @@ async def scene(store: Store, session: str, hire: Callable[[], Team]) -> Scene:
         await _go_through(turn, team.env.roles[profile], table)
     order = [profile for profile in team.env.roles if profile in ended]
     rounds.take_in(team.env, now, table, {profile: ended[profile] for profile in order}, ran={})
-    return Scene(team, state, at, cut_off, since)
+    return Scene(team, state, at, cut_off, tuple(entries))
 
 
 async def _go_through(turn: Turn, role: Role, table: rounds.Table) -> None:

@@ -110,6 +110,13 @@ def _digest_of(value: Any, data: bytes, held: Digests | None = None) -> bytes:
     return digests.digest(value, held) if is_long(value) else sha256(data).digest()
 
 
+def own(recorded: Any) -> Any:
+    """A recorded argument without a reference to a snapshot, which only the session has that recorded it."""
+    if part_of(recorded) is None:
+        return recorded
+    return {name: recorded[name] for name in ("text", "digest")}
+
+
 def part_of(recorded: Any) -> tuple[int, str] | None:
     """The snapshot and the part that are needed to have a recorded argument again; None when it needs none."""
     return (recorded["of"], recorded["part"]) if isinstance(recorded, dict) and "part" in recorded else None

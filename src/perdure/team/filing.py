@@ -1,0 +1,177 @@
+"""A team as one file, told from its log; and a session that goes on from such a file alone.
+
+What people and MetaGPT read of a file is the team as its log leaves it. Beside that it holds, for us, the state of the
+last round that ended and the records since, so that a session which begins from it goes on exactly as the first one
+would have. Where there is none (MetaGPT's own files), or what people read was edited, the readable part counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import values
+from perdure.errors import DamageError, TeamFileError
+from perdure.recovery.carried import resumed
+from perdure.team import form, names
+from perdure.team import message as messages
+from perdure.team.kinds import plain
+from perdure.team.role import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perdure.team.action import Action
+    from perdure.team.memory import Memory
+    from perdure.team.scene import Scene
+
+ROUNDS_LEFT: Final = 5
+"""Rounds of a team whose file does not say."""
+
+OWN: Final = ("name", "profile", "goal", "constraints", "desc", "is_human", "role_id")
+ACTION: Final = ("name", "i_context", "prefix", "desc", "llm_name_or_type")
+_NOT_SAID: Final = (*OWN, "recovered", "enable_memory")
+
+# --- to a file --------------------------------------------------------------------------------------------------------
+
+
+def filed(scene: Scene, *, session: str, entry: str) -> form.TeamFile:
+    """The file of a team as its log leaves it."""
+    team, facts = scene.team, scene.state["team"]
+    spent = facts["spent"]
+    cost = form.CostFile(
+        total_prompt_tokens=int(spent.get("tokens_in", 0)),
+        total_completion_tokens=int(spent.get("tokens_out", 0)),
+        max_budget=facts["investment"],
+        total_cost=spent.get("usd", 0.0),
+    )
+    file = form.TeamFile(
+        env=form.EnvironmentFile(
+            desc=team.env.desc,
+            roles={profile: _role(role, cut_off=profile in scene.cut_off) for profile, role in team.env.roles.items()},
+            history=team.env.history,
+        ),
+        investment=facts["investment"],
+        idea=facts["idea"],
+        context=form.TeamContextFile(workdir=facts["workspace"], cost=cost),
+    )
+    block = {"session": session, "entry": entry, **_exact(scene, file)}
+    return form.TeamFile(env=file.env, investment=file.investment, idea=file.idea, context=file.context, perdure=block)
+
+
+def _role(role: Role, *, cut_off: bool) -> form.RoleFile:
+    dumped = role.dump()
+    latest = role.latest_observed_msg if cut_off else None
+    kept = [m for m in role.rc.memory.storage if latest is None or m.id != latest.id]
+    return form.RoleFile(
+        **{name: getattr(role, name) for name in OWN},
+        states=role.states,
+        actions=[_action(action) for action in role.actions],
+        rc=form.RoleContextFile(
+            memory=_memory(role.rc.memory, kept),
+            working_memory=_memory(role.rc.working_memory, role.rc.working_memory.storage),
+            state=role.rc.state if cut_off else -1,
+            watch=dumped["watch"],
+            react_mode=dumped["react_mode"],
+            max_react_loop=dumped["max_react_loop"],
+        ),
+        addresses=dumped["addresses"],
+        planner=_planner(dumped["planner"]),
+        latest_observed_msg=None if latest is None else messages.dump(latest),
+        class_name=dumped["class"],
+        more=_json(dumped["fields"], without=_NOT_SAID),
+    )
+
+
+def _action(action: Action) -> form.ActionFile:
+    fields = action.dump()
+    own = {name: fields[name] for name in ACTION if name in fields}
+    if not isinstance(own.get("i_context"), str):
+        own["i_context"] = _json({"i_context": own.get("i_context", "")}).get("i_context", "")
+    return form.ActionFile(**own, class_name=names.name_of(action), more=_json(fields, without=ACTION))
+
+
+def _memory(memory: Memory, kept: Any) -> form.MemoryFile:
+    return form.MemoryFile.of([messages.dump(message) for message in kept], ignore_id=memory.ignore_id)
+
+
+def _planner(dumped: Mapping[str, Any]) -> form.PlannerFile:
+    plan = dumped["plan"]
+    tasks = [form.TaskFile(**task) for task in plan["tasks"]]
+    made = form.PlanFile(
+        goal=plan["goal"],
+        context=plan["context"],
+        tasks=tasks,
+        task_map={task.task_id: task for task in tasks},
+        current_task_id=plan["current_task_id"],
+    )
+    return form.PlannerFile(plan=made, auto_run=dumped["auto_run"])
+
+
+def _json(fields: Mapping[str, Any], *, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Those fields that JSON holds exactly; the others are in the exact state alone."""
+    found = {}
+    for name, value in fields.items():
+        if name in without:
+            continue
+        try:
+            if values.same(json.loads(json.dumps(value, allow_nan=False)), value):
+                found[name] = value
+        except (TypeError, ValueError):
+            continue
+    return found
+
+
+# --- exactly ----------------------------------------------------------------------------------------------------------
+
+
+def _exact(scene: Scene, file: form.TeamFile) -> dict[str, Any]:
+    """The state of the last round that ended, and the records since; messages that the file shows are not repeated."""
+    shown = {each["id"] for each in file.messages()}
+    state = {**scene.state, "messages": []}
+    before, since = resumed(list(scene.entries), scene.at)
+    return {
+        "state": _packed(state),
+        "messages": [each["id"] if each["id"] in shown else each for each in scene.state["messages"]],
+        "before": _packed(before),
+        "since": _packed(since),
+        "sum": _sum(file),
+    }
+
+
+def _sum(file: form.TeamFile) -> str:
+    """Of what people read: another one means that somebody edited it."""
+    shown = {name: value for name, value in plain(file).items() if name != "perdure"}
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+
+
+def _packed(value: Any) -> str:
+    return base64.b64encode(values.seal(values.encode(value), codec=values.DEFAULT)).decode()
+
+
+def _unpacked(text: Any, what: str) -> Any:
+    try:
+        return values.decode(values.unseal(base64.b64decode(text, validate=True))[1])
+    except (ValueError, TypeError, DamageError) as error:
+        raise TeamFileError(f"its part perdure.{what} is damaged: {error}") from error
+
+
+def is_exact(file: form.TeamFile) -> bool:
+    """Whether it holds all that is needed to go on exactly, and what people read of it is as it was written."""
+    return file.perdure is not None and file.perdure.get("sum") == _sum(file)
+
+
+def exact(file: form.TeamFile) -> tuple[dict[str, Any], list[Any], list[Any]]:
+    """The state of the last round that ended, and the records before and after it, as kinds and bodies.
+
+    Raises `TeamFileError` for a part that is damaged.
+    """
+    block = file.perdure or {}
+    state, shown = _unpacked(block.get("state"), "state"), {each["id"]: each for each in file.messages()}
+    try:
+        state["messages"] = [shown[each] if isinstance(each, str) else each for each in block["messages"]]
+    except (KeyError, TypeError) as error:
+        raise TeamFileError(f"its part perdure.messages names a message that it does not hold: {error}") from error
+    return state, _unpacked(block.get("before"), "before"), _unpacked(block.get("since"), "since")

@@ -1,0 +1,174 @@
+"""A session that begins from a team's file: exactly where the first one was, or as the file reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import clock, values
+from perdure.errors import TeamFileError
+from perdure.log.branch import REENTRY, RESTORE_POINT
+from perdure.log.entry import Entry
+from perdure.log.marks import Marks
+from perdure.ops.beginning import make
+from perdure.session.keeping.opening import FORMAT_VERSION
+from perdure.session.rules.request import Draft
+from perdure.team import filing, names
+from perdure.team.kinds import plain
+from perdure.team.role import Role
+
+if TYPE_CHECKING:
+    from perdure.stores.contract import Store
+    from perdure.team.form import RoleFile, TeamFile
+    from perdure.team.team import Team
+
+_NONCE_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What a file does not say of a session that begins from it, or what is to be otherwise.
+
+    `entry` and `code` are the entry point and the fingerprint of the function that goes on with it. `rounds` and
+    `workspace` count for a file that has only what people read; None: what the file says, or the default.
+    """
+
+    entry: str = ""
+    code: str = ""
+    by: str = ""
+    rounds: int | None = None
+    workspace: str | None = None
+    imports: tuple[str, ...] = ()
+
+
+def begin(store: Store, file: TeamFile, team: Team, *, into: str, going: Going) -> bool:
+    """Makes the session `into`. Durable on return. True if it goes on exactly where the first one was.
+
+    `team` is one that was hired and has done nothing. Raises `SessionExistsError`, `TeamFileError` for a part that is
+    damaged or a role that is not hired.
+    """
+    exact = filing.is_exact(file)
+    if exact:
+        state, before, since = filing.exact(file)
+    else:
+        state, before, since = _as_it_reads(file, team, going), [], []
+    if going.workspace is not None:
+        state["team"]["workspace"] = going.workspace
+    delta = values.encode([["set", [name], value] for name, value in state.items()])
+    told = "exactly" if exact else "as it reads"
+    saved = {
+        "parent": 0,
+        "delta": delta,
+        "flags": REENTRY | RESTORE_POINT,
+        "name": None,
+        "reason": f"team.json, {told}",
+        "open": [],
+    }
+    drafts, marks = [Draft("opened", _opened(file, going))], Marks()
+    for kind, body in [*before, ("saved", saved), *since]:
+        entry = Entry(len(drafts) + 1, 1, kind, 0, body)
+        drafts.append(Draft(kind, body, tuple(marks.of(entry))))
+    make(store, into, drafts)
+    return exact
+
+
+def _opened(file: TeamFile, going: Going) -> dict[str, Any]:
+    block = file.perdure or {}
+    origin = {"session": str(block.get("session", "team.json")), "seq": 0, "reason": "team.json", "by": going.by}
+    return {
+        "format": FORMAT_VERSION,
+        "form": "steps",
+        "entry": going.entry,
+        "input": values.encode({"idea": file.idea}),
+        "version": "",
+        "labels": {},
+        "code": going.code,
+        "nonce": clock.new_bytes(_NONCE_BYTES),
+        "origin": origin | {"snapshot": "team.json"},
+    }
+
+
+# --- as it reads ------------------------------------------------------------------------------------------------------
+
+
+def hired(file: TeamFile, make_team: Any) -> Team:
+    """A team of the roles that a file names, of the classes that this program knows. Raises `ClassUnknownError`."""
+    roles = [
+        names.lookup(role.class_name, Role)(name=role.name, profile=role.profile) for role in file.env.roles.values()
+    ]
+    return make_team(roles=roles)  # type: ignore[no-any-return]
+
+
+def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
+    missing = [role.profile for role in file.env.roles.values() if role.profile not in team.env.roles]
+    if missing:
+        raise TeamFileError(f"the team that goes on hires no {', '.join(missing)}; the file has these roles")
+    found: dict[str, Any] = {}
+    for each in file.messages():
+        found.setdefault(each["id"], each)
+    numbers = {each: number for number, each in enumerate(found)}
+    cost = file.context.cost
+    facts = {
+        "idea": file.idea,
+        "seed": clock.new_bytes(_NONCE_BYTES).hex(),
+        "round": 0,
+        "rounds_left": filing.ROUNDS_LEFT if going.rounds is None else going.rounds,
+        "investment": file.investment,
+        "spent": {
+            "usd": cost.total_cost,
+            "tokens_in": cost.total_prompt_tokens,
+            "tokens_out": cost.total_completion_tokens,
+        },
+        "workspace": file.context.workdir or str(team.workspace),
+        "told": file.env.history,
+    }
+    if going.imports:
+        facts["imports"] = list(going.imports)
+    by_profile = {role.profile: role for role in file.env.roles.values()}
+    return {
+        "team": facts,
+        "roles": {p: _role(by_profile.get(p), role) for p, role in team.env.roles.items()},
+        "memories": {p: _memories(by_profile.get(p), numbers) for p in team.env.roles},
+        "messages": list(found.values()),
+        "history": [],
+    }
+
+
+def _role(file: RoleFile | None, role: Role) -> dict[str, Any]:
+    """The dump of a role as the file has it; fields that it does not say are as the constructor made them."""
+    dumped = role.dump()
+    if file is None:
+        return dumped
+    latest = file.latest_observed_msg
+    own = {name: getattr(file, name) for name in filing.OWN}
+    fields = {name: value for name, value in file.more.items() if name in type(role).model_fields or name not in own}
+    interrupted = latest is not None or file.rc.state >= 0
+    taken = file.rc.state if file.rc.react_mode == "by_order" else 0
+    return dumped | {
+        "fields": {**dumped["fields"], **fields, **own, "recovered": interrupted},
+        "addresses": sorted(file.addresses) or dumped["addresses"],
+        "actions": [
+            {
+                "class": action.class_name,
+                "fields": {**{name: getattr(action, name) for name in filing.ACTION}, **action.more},
+            }
+            for action in file.actions
+        ],
+        "state": file.rc.state,
+        "taken": max(0, taken),
+        "watch": sorted(file.rc.watch),
+        "react_mode": file.rc.react_mode,
+        "max_react_loop": file.rc.max_react_loop,
+        "planner": {"plan": plain(file.planner.plan), "auto_run": file.planner.auto_run},
+        "latest": None if latest is None else latest["id"],
+    }
+
+
+def _memories(file: RoleFile | None, numbers: dict[str, int]) -> dict[str, list[int]]:
+    if file is None:
+        return {"memory": [], "working": [], "inbox": []}
+    return {
+        "memory": [numbers[each["id"]] for each in file.rc.memory.storage],
+        "working": [numbers[each["id"]] for each in file.rc.working_memory.storage],
+        "inbox": [],
+    }
