@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from perdure.session.rules.children import Spawned
     from perdure.session.rules.version import Check
     from perdure.stores.contract import Store as Backend
+
+_log = logging.getLogger(__name__)
 
 Around: TypeAlias = "Callable[[Face], AbstractContextManager[None]]"
 """What is done around a run, with its session."""
@@ -160,6 +163,7 @@ class Running(watching.Watching, Stopping):
             raise
         finally:
             opened.close()
+            self._after_run(fn, opened.id)
         return self._told(opened, outcome)
 
     async def arun(
@@ -225,7 +229,18 @@ class Running(watching.Watching, Stopping):
             raise
         finally:
             await opened.close()
+            await in_thread(self._after_run, fn, opened.id)
         return await in_thread(self._told, opened, outcome)
+
+    def _after_run(self, fn: Any, session: str) -> None:
+        """Calls what the agent declares for the end of a run. What goes wrong there is none of the run's business."""
+        after = agent_of(fn).after_run
+        if after is None:
+            return
+        try:
+            after(self, session)
+        except Exception:
+            _log.exception("%s: what the agent does after a run failed", session)
 
     # --- children -----------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class Agent:
     failures: Any = None
     hooks: Hooked | None = None
     saves: Any = None
+    after_run: Callable[[Any, str], object] | None = None
 
 
 def action(
@@ -141,6 +142,7 @@ def agent(
     failures: Any = None,
     hooks: Hooked | None = None,
     saves: Any = None,
+    after_run: Callable[[Any, str], object] | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def agent(fn: Any = None, /, **options: Any) -> Any:
     """Declares a *script*: resumed by running it again from its top, every recorded call answered.
@@ -153,6 +155,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `perdure.recovery.FailurePolicy` (`docs/failures.md`); `progress` is a `perdure.recovery.ProgressPolicy`: the
     session is read along (`docs/circles.md`).
     `saves` is a `perdure.recovery.SavePolicy`: when snapshots are made without the code asking (`docs/snapshots.md`).
+    `after_run` is called with the store and the session's id when a run has ended, however it ended, and the session is
+    let go: to tell of it, not to go on. An error of it is logged, and changes nothing.
     """
     return _declare(fn, "script", options)
 
@@ -172,6 +176,7 @@ def steps(
     failures: Any = None,
     hooks: Hooked | None = None,
     saves: Any = None,
+    after_run: Callable[[Any, str], object] | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def steps(fn: Any = None, /, **options: Any) -> Any:
     """Declares *steps*: a function called again and again until `s.complete(result)`.
