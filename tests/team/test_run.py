@@ -113,7 +113,7 @@ def test_the_scene_of_an_error_is_what_its_log_says(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         play(team(tmp_path))
     with perdure.open(str(tmp_path / "storage" / "team" / "agents.db")) as store:
-        found = asyncio.run(scene(store.backend, "team", lambda: team(tmp_path)))
+        found = asyncio.run(scene(store.backend, "team", lambda _state: team(tmp_path)))
     writer, collector = found.team.env.roles["Writer"], found.team.env.roles["Collector"]
     assert (writer.rc.state, collector.rc.state) == (1, -1)
     assert list(found.cut_off) == ["Writer"]

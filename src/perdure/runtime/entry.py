@@ -30,7 +30,7 @@ def load(entry: str) -> Callable[..., Any]:
     place, _, name = entry.rpartition(":")
     if not place or not name:
         raise EntryError(f"{entry!r} names no function: write file.py:function or module:function")
-    module = _module_of_file(Path(place)) if place.endswith(".py") else _module(place)
+    module = load_module(place)
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -40,6 +40,11 @@ def load(entry: str) -> Callable[..., Any]:
         )
         raise EntryError(f"{place} has no function {name}; it has: {known or 'none'}")
     return found  # type: ignore[no-any-return]
+
+
+def load_module(place: str) -> ModuleType:
+    """The module that `file.py` or a name says. Raises `EntryError`."""
+    return _module_of_file(Path(place)) if place.endswith(".py") else _module(place)
 
 
 def _module(name: str) -> ModuleType:

@@ -7,39 +7,57 @@ would have. Where there is none (MetaGPT's own files), or what people read was e
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import dataclasses
 import hashlib
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import DamageError, TeamFileError
 from perdure.recovery.carried import resumed
-from perdure.team import form, names
+from perdure.session.keeping.opening import find
+from perdure.team import file, form, names
 from perdure.team import message as messages
 from perdure.team.kinds import plain
 from perdure.team.role import Role
+from perdure.team.scene import Scene, scene
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from perdure.runtime.store import AgentStore
     from perdure.team.action import Action
     from perdure.team.memory import Memory
-    from perdure.team.scene import Scene
+    from perdure.team.team import Team
 
-ROUNDS_LEFT: Final = 5
-"""Rounds of a team whose file does not say."""
+FOLDER: Final = ("storage", "team")
+"""Where the file is in the workspace of a team."""
 
 OWN: Final = ("name", "profile", "goal", "constraints", "desc", "is_human", "role_id")
 ACTION: Final = ("name", "i_context", "prefix", "desc", "llm_name_or_type")
 _NOT_SAID: Final = (*OWN, "recovered", "enable_memory")
 
+
+def write(store: AgentStore, session: str, hire: Callable[[Mapping[str, Any]], Team], path: Any = None) -> Path:
+    """Writes the file of a team: into its workspace, or where `path` says. Its path. For a thread without event loop.
+
+    Raises as `scene` and `file.write` do; then the file is as it was.
+    """
+    found = asyncio.run(scene(store.backend, session, hire))
+    summary = find(store.backend, session)
+    made = filed(found, session=session, entry="" if summary is None else summary.entry)
+    return file.write(Path(found.state["team"]["workspace"], *FOLDER) if path is None else path, made)
+
+
 # --- to a file --------------------------------------------------------------------------------------------------------
 
 
-def filed(scene: Scene, *, session: str, entry: str) -> form.TeamFile:
+def filed(found: Scene, *, session: str, entry: str) -> form.TeamFile:
     """The file of a team as its log leaves it."""
-    team, facts = scene.team, scene.state["team"]
+    team, facts = found.team, found.state["team"]
     spent = facts["spent"]
     cost = form.CostFile(
         total_prompt_tokens=int(spent.get("tokens_in", 0)),
@@ -47,18 +65,18 @@ def filed(scene: Scene, *, session: str, entry: str) -> form.TeamFile:
         max_budget=facts["investment"],
         total_cost=spent.get("usd", 0.0),
     )
-    file = form.TeamFile(
+    shown = form.TeamFile(
         env=form.EnvironmentFile(
             desc=team.env.desc,
-            roles={profile: _role(role, cut_off=profile in scene.cut_off) for profile, role in team.env.roles.items()},
+            roles={profile: _role(role, cut_off=profile in found.cut_off) for profile, role in team.env.roles.items()},
             history=team.env.history,
         ),
         investment=facts["investment"],
         idea=facts["idea"],
         context=form.TeamContextFile(workdir=facts["workspace"], cost=cost),
     )
-    block = {"session": session, "entry": entry, **_exact(scene, file)}
-    return form.TeamFile(env=file.env, investment=file.investment, idea=file.idea, context=file.context, perdure=block)
+    block = {"session": session, "entry": entry, **_exact(found, shown)}
+    return dataclasses.replace(shown, perdure=block)
 
 
 def _role(role: Role, *, cut_off: bool) -> form.RoleFile:
@@ -127,24 +145,24 @@ def _json(fields: Mapping[str, Any], *, without: tuple[str, ...] = ()) -> dict[s
 # --- exactly ----------------------------------------------------------------------------------------------------------
 
 
-def _exact(scene: Scene, file: form.TeamFile) -> dict[str, Any]:
+def _exact(found: Scene, shown: form.TeamFile) -> dict[str, Any]:
     """The state of the last round that ended, and the records since; messages that the file shows are not repeated."""
-    shown = {each["id"] for each in file.messages()}
-    state = {**scene.state, "messages": []}
-    before, since = resumed(list(scene.entries), scene.at)
+    ids = {each["id"] for each in shown.messages()}
+    state = {**found.state, "messages": []}
+    before, since = resumed(list(found.entries), found.at)
     return {
         "state": _packed(state),
-        "messages": [each["id"] if each["id"] in shown else each for each in scene.state["messages"]],
+        "messages": [each["id"] if each["id"] in ids else each for each in found.state["messages"]],
         "before": _packed(before),
         "since": _packed(since),
-        "sum": _sum(file),
+        "sum": _sum(shown),
     }
 
 
-def _sum(file: form.TeamFile) -> str:
+def _sum(shown: form.TeamFile) -> str:
     """Of what people read: another one means that somebody edited it."""
-    shown = {name: value for name, value in plain(file).items() if name != "perdure"}
-    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()
+    read = {name: value for name, value in plain(shown).items() if name != "perdure"}
+    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
 def _packed(value: Any) -> str:
@@ -158,20 +176,20 @@ def _unpacked(text: Any, what: str) -> Any:
         raise TeamFileError(f"its part perdure.{what} is damaged: {error}") from error
 
 
-def is_exact(file: form.TeamFile) -> bool:
+def is_exact(shown: form.TeamFile) -> bool:
     """Whether it holds all that is needed to go on exactly, and what people read of it is as it was written."""
-    return file.perdure is not None and file.perdure.get("sum") == _sum(file)
+    return shown.perdure is not None and shown.perdure.get("sum") == _sum(shown)
 
 
-def exact(file: form.TeamFile) -> tuple[dict[str, Any], list[Any], list[Any]]:
+def exact(shown: form.TeamFile) -> tuple[dict[str, Any], list[Any], list[Any]]:
     """The state of the last round that ended, and the records before and after it, as kinds and bodies.
 
     Raises `TeamFileError` for a part that is damaged.
     """
-    block = file.perdure or {}
-    state, shown = _unpacked(block.get("state"), "state"), {each["id"]: each for each in file.messages()}
+    block = shown.perdure or {}
+    state, by_id = _unpacked(block.get("state"), "state"), {each["id"]: each for each in shown.messages()}
     try:
-        state["messages"] = [shown[each] if isinstance(each, str) else each for each in block["messages"]]
+        state["messages"] = [by_id[each] if isinstance(each, str) else each for each in block["messages"]]
     except (KeyError, TypeError) as error:
         raise TeamFileError(f"its part perdure.messages names a message that it does not hold: {error}") from error
     return state, _unpacked(block.get("before"), "before"), _unpacked(block.get("since"), "since")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from perdure import values
+from perdure import models, values
 from perdure.errors import RefusedError
 from perdure.team import turn as turns
 
@@ -43,7 +42,6 @@ class LLM:
         model = self.model or turn.model
         if model is None:
             raise RefusedError(f"{turn.profile} has no model to ask: give Team(model=…), or the role or action its own")
-        models = importlib.import_module("perdure.models")
         answer = await models.ask(turn.session, model, prompt, system=system, output_type=output_type, retries=retries)
         turn.tally.pay(answer.tokens_in, answer.tokens_out, answer.usd)
         return answer.output

@@ -13,7 +13,7 @@ from perdure.log.marks import Marks
 from perdure.ops.beginning import make
 from perdure.session.keeping.opening import FORMAT_VERSION
 from perdure.session.rules.request import Draft
-from perdure.team import filing, names
+from perdure.team import filing, names, steps
 from perdure.team.kinds import plain
 from perdure.team.role import Role
 
@@ -91,12 +91,11 @@ def _opened(file: TeamFile, going: Going) -> dict[str, Any]:
 # --- as it reads ------------------------------------------------------------------------------------------------------
 
 
-def hired(file: TeamFile, make_team: Any) -> Team:
-    """A team of the roles that a file names, of the classes that this program knows. Raises `ClassUnknownError`."""
-    roles = [
+def hired(file: TeamFile) -> list[Role]:
+    """The roles that a file names, of the classes that this program knows. Raises `ClassUnknownError`."""
+    return [
         names.lookup(role.class_name, Role)(name=role.name, profile=role.profile) for role in file.env.roles.values()
     ]
-    return make_team(roles=roles)  # type: ignore[no-any-return]
 
 
 def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
         "idea": file.idea,
         "seed": clock.new_bytes(_NONCE_BYTES).hex(),
         "round": 0,
-        "rounds_left": filing.ROUNDS_LEFT if going.rounds is None else going.rounds,
+        "rounds_left": steps.ROUNDS if going.rounds is None else going.rounds,
         "investment": file.investment,
         "spent": {
             "usd": cost.total_cost,

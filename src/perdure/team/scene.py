@@ -20,7 +20,7 @@ from perdure.team.recorded import Recorded
 from perdure.team.turn import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from perdure.log.entry import Entry
     from perdure.stores.contract import Store
@@ -44,8 +44,8 @@ class Scene:
     entries: tuple[Entry, ...] = ()
 
 
-async def scene(store: Store, session: str, hire: Callable[[], Team]) -> Scene:
-    """The team of this session, hired by `hire`, as its log leaves it. Nothing is run or written.
+async def scene(store: Store, session: str, hire: Callable[[Mapping[str, Any]], Team]) -> Scene:
+    """The team of this session, which `hire` gives for its state, as its log leaves it. Nothing is run or written.
 
     Raises `SessionUnknownError` where no team was ever laid out, `DamageError`.
     """
@@ -56,7 +56,7 @@ async def scene(store: Store, session: str, hire: Callable[[], Team]) -> Scene:
     state = snapshot(reader, at).all() if at > 1 else {}
     if "team" not in state:
         raise SessionUnknownError(f"{session}: nothing of a team is recorded in {store.url}")
-    team, now = hire(), values.decode(values.encode(state))
+    team, now = hire(state), values.decode(values.encode(state))
     table = rounds.put_in(team.env, now)
     actions = Actions(entry for entry in tip if entry.seq > at)
     turns = {each.name: each for each in actions.values() if each.parent is None and each.name in team.env.roles}

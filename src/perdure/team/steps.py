@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from perdure.errors import InputDiffersError, RefusedError
+from perdure.runtime import entry as entries
 from perdure.session.declare import steps
-from perdure.team import arrival, rounds
+from perdure.team import arrival, filing, names, rounds
 from perdure.team.action import UserRequirement
 from perdure.team.given import ROUNDS, checked_model, given_in, shown_model
 from perdure.team.message import Message
+from perdure.team.role import Role
 from perdure.team.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from perdure.runtime.store import AgentStore
     from perdure.session.async_session import AsyncSession
     from perdure.team.rounds import Table
     from perdure.team.team import Team
@@ -32,24 +35,30 @@ def agent(factory: Callable[[], Team]) -> Callable[[AsyncSession], Any]:
     nobody has anything left to do, with the last message as its result; out of rounds or money it is idle until more
     is sent to it.
     """
-    return declared(factory, factory)
+    return declared(lambda _state: factory(), factory)
 
 
-def declared(factory: Callable[[], Team], named: Any) -> Callable[[AsyncSession], Any]:
-    """The steps of the teams that a factory makes; found again by the name and code of `named`."""
+def declared(hire: Callable[[Mapping[str, Any]], Team], named: Any = None) -> Callable[[AsyncSession], Any]:
+    """The steps of the team that `hire` gives for a state (empty at first).
+
+    Found again by the name and the code of the function `named`; by nothing if there is none.
+    """
     lives: WeakKeyDictionary[AsyncSession, Live] = WeakKeyDictionary()
 
     async def step(s: AsyncSession) -> None:
         live = lives.get(s)
         if live is None:
-            live = lives[s] = Live(team := factory(), s.state, await arrival.arrive(s, team))
+            live = lives[s] = Live(team := hire(s.state), s.state, await arrival.arrive(s, team))
         elif not live.is_at(s.state):
-            live = lives[s] = Live(factory(), s.state, live.where)
+            live = lives[s] = Live(hire(s.state), s.state, live.where)
         await live.step(s)
 
-    step = functools.wraps(named)(step)
-    step.hire = factory  # type: ignore[attr-defined]
-    return steps(append_only=rounds.APPEND_ONLY)(step)
+    def write_file(store: AgentStore, session: str) -> None:
+        filing.write(store, session, hire)
+
+    step.hire = hire  # type: ignore[attr-defined]
+    step = step if named is None else functools.wraps(named)(step)
+    return steps(append_only=rounds.APPEND_ONLY, after_run=write_file)(step)
 
 
 class Live:
@@ -192,3 +201,26 @@ def check_idea(session: str, idea: str, state: Mapping[str, Any]) -> None:
         raise InputDiffersError(
             f"{session} works on {state['team']['idea']!r}, not on {idea!r}: give another session, or fork it"
         )
+
+
+def _by_state(hire: Callable[[Mapping[str, Any]], Team]) -> Callable[[AsyncSession], Any]:
+    return declared(hire, hire)
+
+
+@_by_state
+def by_classes(state: Mapping[str, Any]) -> Team:
+    """The team of a session that has no code of its own to hire it, as one that began from a file.
+
+    Its roles are of the classes that its state names, which the `imports` of its state make known. Raises
+    `ClassUnknownError` for one that is not known, `EntryError` for an import that fails.
+    """
+    from perdure.team.team import Team  # noqa: PLC0415 - whose run these steps are
+
+    for module in state["team"].get("imports", ()):
+        entries.load_module(module)
+    return Team(roles=[_role_of(dumped) for dumped in state["roles"].values()])
+
+
+def _role_of(dumped: Mapping[str, Any]) -> Role:
+    kind = names.lookup(dumped["class"], Role)
+    return kind(name=dumped["fields"].get("name", ""), profile=dumped["fields"]["profile"])  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ import perdure
 from perdure.errors import BudgetError
 from perdure.runtime.store import AgentStore
 from perdure.session.keeping.opening import NO_INPUT, find
-from perdure.team import rounds, steps
+from perdure.team import file, filing, refiling, rounds, steps
 from perdure.team.environment import Environment
 from perdure.team.given import ROUNDS
 from perdure.team.workplace import STORAGE, Where
@@ -103,7 +103,7 @@ class Team:
 
     async def _run(self, store: AgentStore, n_round: int) -> str:
         known = find(store.backend, self.session)
-        agent = steps.declared(lambda: self, type(self))
+        agent = steps.declared(lambda _state: self)
         if known is not None:
             steps.check_idea(self.session, self.idea, store.state_at(self.session, parts=["team"]))
         if known is not None and known.status == "idle":
@@ -120,6 +120,39 @@ class Team:
         if outcome.status == "idle" and (why := steps.lack(state["team"])).endswith("spent"):
             raise BudgetError(f"{self.session}: {why}; run: perdure team invest {self.session} USD")
         return self.env.history
+
+    def serialize(self, path: str | Path | None = None) -> Path:
+        """Writes the team as its session leaves it to one file, `team.json`. Its path; in the workspace by default.
+
+        A run does so by itself when it ends, however it ends. Durable on return; the last good file is never at risk.
+        Raises `SessionUnknownError` before the team has begun. Not for an event loop.
+        """
+        store, own = self._opened()
+        try:
+            return filing.write(store, self.session, lambda _state: self, path)
+        finally:
+            if own:
+                store.close()
+
+    @classmethod
+    def deserialize(cls, path: str | Path, *, roles: Iterable[Role] | None = None, **options: Any) -> Team:
+        """A team that goes on from a file alone: `await team.run()` runs what was unfinished.
+
+        `path` is the file or a folder that has it. `roles` are those to go on with; without them, those of the file, by
+        the classes that this program knows. `options` are those of `Team`; the session is made, unless it is there:
+        then it goes on from the store. Raises `TeamFileError`, `ClassUnknownError`.
+        """
+        read = file.read(path)
+        team = cls(roles=refiling.hired(read) if roles is None else roles, **options)
+        team.idea, team.investment = read.idea, read.investment
+        store, own = team._opened()
+        try:
+            if find(store.backend, team.session) is None:
+                refiling.begin(store.backend, read, team, into=team.session, going=refiling.Going(by="deserialize"))
+        finally:
+            if own:
+                store.close()
+        return team
 
     def _opened(self) -> tuple[AgentStore, bool]:
         if isinstance(self._store, AgentStore):
