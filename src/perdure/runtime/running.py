@@ -239,7 +239,7 @@ class Running(watching.Watching, Stopping):
             return
         try:
             after(self, session)
-        except Exception:
+        except Exception:  # noqa: BLE001 - told, and nothing more
             _log.exception("%s: what the agent does after a run failed", session)
 
     # --- children -----------------------------------------------------------------------------------------------------
