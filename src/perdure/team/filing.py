@@ -24,6 +24,7 @@ from perdure.team import message as messages
 from perdure.team.kinds import plain
 from perdure.team.role import Role
 from perdure.team.scene import Scene, scene
+from perdure.team.workplace import STORAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from perdure.team.action import Action
     from perdure.team.memory import Memory
     from perdure.team.team import Team
-
-FOLDER: Final = ("storage", "team")
-"""Where the file is in the workspace of a team."""
 
 OWN: Final = ("name", "profile", "goal", "constraints", "desc", "is_human", "role_id")
 ACTION: Final = ("name", "i_context", "prefix", "desc", "llm_name_or_type")
@@ -49,7 +47,7 @@ def write(store: AgentStore, session: str, hire: Callable[[Mapping[str, Any]], T
     found = asyncio.run(scene(store.backend, session, hire))
     summary = find(store.backend, session)
     made = filed(found, session=session, entry="" if summary is None else summary.entry)
-    return file.write(Path(found.state["team"]["workspace"], *FOLDER) if path is None else path, made)
+    return file.write(found.folder / STORAGE if path is None else path, made)
 
 
 # --- to a file --------------------------------------------------------------------------------------------------------
@@ -73,7 +71,7 @@ def filed(found: Scene, *, session: str, entry: str) -> form.TeamFile:
         ),
         investment=facts["investment"],
         idea=facts["idea"],
-        context=form.TeamContextFile(workdir=facts["workspace"], cost=cost),
+        context=form.TeamContextFile(workdir=str(found.folder), cost=cost),
     )
     block = {"session": session, "entry": entry, **_exact(found, shown)}
     return dataclasses.replace(shown, perdure=block)
@@ -148,7 +146,7 @@ def _json(fields: Mapping[str, Any], *, without: tuple[str, ...] = ()) -> dict[s
 def _exact(found: Scene, shown: form.TeamFile) -> dict[str, Any]:
     """The state of the last round that ended, and the records since; messages that the file shows are not repeated."""
     ids = {each["id"] for each in shown.messages()}
-    state = {**found.state, "messages": []}
+    state = {**found.state, "messages": [], "team": {**found.state["team"], "workspace": str(found.folder)}}
     before, since = resumed(list(found.entries), found.at)
     return {
         "state": _packed(state),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import clock, values
@@ -13,9 +14,11 @@ from perdure.log.marks import Marks
 from perdure.ops.beginning import make
 from perdure.session.keeping.opening import FORMAT_VERSION
 from perdure.session.rules.request import Draft
-from perdure.team import filing, names, steps
+from perdure.team import filing, names
+from perdure.team.given import ROUNDS, shown_model
 from perdure.team.kinds import plain
 from perdure.team.role import Role
+from perdure.team.workplace import Where
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Store
@@ -29,15 +32,14 @@ _NONCE_BYTES: Final = 16
 class Going:
     """What a file does not say of a session that begins from it, or what is to be otherwise.
 
-    `entry` and `code` are the entry point and the fingerprint of the function that goes on with it. `rounds` and
-    `workspace` count for a file that has only what people read; None: what the file says, or the default.
+    `entry` and `code` are the entry point and the fingerprint of the function that goes on with it, `imports` the
+    modules that make the classes known which it names. `rounds` counts for a file that has only what people read.
     """
 
     entry: str = ""
     code: str = ""
     by: str = ""
     rounds: int | None = None
-    workspace: str | None = None
     imports: tuple[str, ...] = ()
 
 
@@ -52,8 +54,8 @@ def begin(store: Store, file: TeamFile, team: Team, *, into: str, going: Going) 
         state, before, since = filing.exact(file)
     else:
         state, before, since = _as_it_reads(file, team, going), [], []
-    if going.workspace is not None:
-        state["team"]["workspace"] = going.workspace
+    if exact and team.workspace_said:
+        state["team"] |= team.where(None).facts
     delta = values.encode([["set", [name], value] for name, value in state.items()])
     told = "exactly" if exact else "as it reads"
     saved = {
@@ -111,14 +113,16 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
         "idea": file.idea,
         "seed": clock.new_bytes(_NONCE_BYTES).hex(),
         "round": 0,
-        "rounds_left": steps.ROUNDS if going.rounds is None else going.rounds,
+        "rounds_left": ROUNDS if going.rounds is None else going.rounds,
         "investment": file.investment,
         "spent": {
             "usd": cost.total_cost,
             "tokens_in": cost.total_prompt_tokens,
             "tokens_out": cost.total_completion_tokens,
         },
-        "workspace": file.context.workdir or str(team.workspace),
+        **_where(file, team).facts,
+        "model": shown_model(team.model),
+        "model_given": False,
         "told": file.env.history,
     }
     if going.imports:
@@ -130,7 +134,14 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
         "memories": {p: _memories(by_profile.get(p), numbers) for p in team.env.roles},
         "messages": list(found.values()),
         "history": [],
+        "files": {},
     }
+
+
+def _where(file: TeamFile, team: Team) -> Where:
+    """The folder that the code says; else the one that the file says."""
+    workdir = file.context.workdir
+    return Where(Path(workdir), "") if workdir and not team.workspace_said else team.where(None)
 
 
 def _role(file: RoleFile | None, role: Role) -> dict[str, Any]:

@@ -18,9 +18,11 @@ from perdure.session.keeping.snapshot import Reader, snapshot
 from perdure.team import rounds
 from perdure.team.recorded import Recorded
 from perdure.team.turn import Turn
+from perdure.team.workplace import Where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from perdure.log.entry import Entry
     from perdure.stores.contract import Store
@@ -42,6 +44,12 @@ class Scene:
     at: int
     cut_off: dict[str, int] = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """The workspace."""
+        since = (entry for entry in self.entries if entry.seq > self.at)
+        return Where.recorded(self.state["team"], since).folder
 
 
 async def scene(store: Store, session: str, hire: Callable[[Mapping[str, Any]], Team]) -> Scene:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import perdure
-from perdure.errors import BudgetError
+from perdure.errors import BudgetError, StoppedError, SuspendedError
 from perdure.runtime.store import AgentStore
 from perdure.session.keeping.opening import NO_INPUT, find
 from perdure.team import file, filing, refiling, rounds, steps
@@ -28,7 +28,7 @@ class Team:
 
     `store` is where its session is (a store, or what opens one; by default a file in the workspace), `workspace` the
     folder for what it makes (`workspace` if none is given; recorded, so that it is the same one from wherever the team
-    is resumed, until another is given), `model` what is asked where neither a role nor an action has a model of its own.
+    is resumed, until another is given), `model` what is asked where neither a role nor an action has one of its own.
     A team that was interrupted goes on when the same code runs again; `docs/team.md` says how exactly.
     """
 
@@ -90,7 +90,8 @@ class Team:
 
         Every action is durable when it ends. What ended the run is in `outcome`; an error of an action is raised.
         Raises `BudgetError` when what was invested is spent, `InputDiffersError` for another idea than the session's,
-        `HeldError` while somebody else runs it.
+        `HeldError` while somebody else runs it, `SuspendedError` when it waits for a person, `StoppedError` when
+        somebody paused or cancelled it (Ctrl-C pauses).
         """
         if idea:
             self.run_project(idea, send_to)
@@ -115,6 +116,10 @@ class Team:
         self.outcome = outcome = await store.arun(agent, self.session, input=given)
         if outcome.error is not None:
             raise outcome.error
+        if outcome.status == "waiting":
+            raise SuspendedError(f"{self.session} waits: {outcome.reason}", tuple(q.seq for q in outcome.questions))
+        if outcome.status in ("paused", "cancelled"):
+            raise StoppedError(f"{self.session} is {outcome.status}: {outcome.reason}")
         state = store.state_at(self.session)
         rounds.put_in(self.env, state)
         if outcome.status == "idle" and (why := steps.lack(state["team"])).endswith("spent"):
