@@ -75,6 +75,8 @@ def serving(reply: Callable[[Asked], Reply]) -> Iterator[Server]:
     told = Server(reply)
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             asked = Asked(time.monotonic(), body, {k.lower(): v for k, v in self.headers.items()})
@@ -90,7 +92,10 @@ def serving(reply: Callable[[Asked], Reply]) -> Iterator[Server]:
 
         def log_message(self, *_: Any) -> None: ...
 
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Listening(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None: ...  # a client that was killed
+
+    httpd = Listening(("127.0.0.1", 0), Handler)
     told.port = httpd.server_address[1]
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 import pytest
@@ -356,6 +357,33 @@ def lambda_of(script):
         return (await ask(s, script, "who", output_type=Person)).output.age
 
     return agent
+
+
+def test_a_bad_reply_inside_of_an_action_is_asked_for_once_more_and_nothing_else(store):
+    script = ScriptedModel(["first", "bad", {"reply": {"name": "Ada", "age": 36}}])
+
+    @perdure.agent
+    async def agent(s):
+        async def role():
+            said = await ask(s, script, "say")
+            person = await ask(s, script, "who", output_type=Person, retries=0)
+            return [said.output, person.output.age]
+
+        return await s.action(role, name="role", effect="repeatable")()
+
+    assert isinstance(store.run(agent, "q").error, errors.InvalidOutputError)
+    assert store.run(agent, "q").result == ["first", 36]
+    finished = [body for body in bodies(store, "action_finished") if "cost" in body]
+    assert [body["how"] for body in finished] == ["result", "error", "result"]
+
+
+def test_a_handle_asks_too(store):
+    async def use():
+        async with store.aio.session("h") as s:
+            s.state["said"] = (await ask(s, ScriptedModel(["hello"]), "x")).output
+
+    asyncio.run(use())
+    assert store.state_at("h") == {"said": "hello"}
 
 
 def test_tokens_of_a_reply_that_failed_are_spent(store):

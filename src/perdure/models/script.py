@@ -101,7 +101,7 @@ def _error(told: Any, where: str) -> tuple[str | int | None, float]:
     if isinstance(told, Mapping):
         what = told.get("status", told.get("what"))
         retry_after_s = _number(told.get("retry_after", 0.0), f"{where}: retry_after")
-    if what in ERRORS or (type(what) is int and 400 <= what <= 599):
+    if (isinstance(what, str) and what in ERRORS) or (type(what) is int and 400 <= what <= 599):
         return what, retry_after_s
     raise ModelError(f"{where}: error is an HTTP status from 400 to 599, or one of {', '.join(ERRORS)}; not {what!r}")
 

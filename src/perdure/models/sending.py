@@ -16,8 +16,9 @@ from perdure import limits
 from perdure.errors import InvalidOutputError, ModelError, ModelFailedError
 from perdure.models import reply as replies
 from perdure.models.given import Place, given_by, within
+from perdure.models.holding import held
 from perdure.models.output import UnusableError
-from perdure.models.resolving import name_of, resolve
+from perdure.models.resolving import name_of
 from perdure.recovery import error_kinds
 
 if TYPE_CHECKING:
@@ -60,17 +61,17 @@ class Sending:
 
     async def ask(self, prompt: str) -> ModelResponse:
         """Asks the model, once."""
-        model = resolve(self.model)
-        settings = cast("ModelSettings", {**self.settings, _RETRIES: 0})
+        model = await held(self.session, self.model)
+        own = {} if _RETRIES in getattr(model, "unsupported_settings", ()) else {_RETRIES: 0}
+        settings = cast("ModelSettings", {k: v for k, v in self.settings.items() if k != _RETRIES} | own)
         place = Place(self.session, name_of(self.model), prompt, tuple(r.problem or "" for r in self.talk.unusable))
-        async with model:
-            with within(place):
-                return await model_request(
-                    model,
-                    self.talk.messages(prompt),
-                    model_settings=settings,
-                    model_request_parameters=self.output.parameters(),
-                )
+        with within(place):
+            return await model_request(
+                model,
+                self.talk.messages(prompt),
+                model_settings=settings,
+                model_request_parameters=self.output.parameters(),
+            )
 
 
 async def send(*, sending: Sending, model: str, prompt: Any, **_: Any) -> dict[str, Any]:

@@ -44,6 +44,9 @@ MODELS: Final = (
 HISTORY: Final = ("messages", "contents")
 """An action with an argument of such a name asks a model."""
 
+QUESTION: Final = frozenset({"model", "prompt"})
+"""So does one with all of these: `perdure.models.ask`."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProgressPolicy:
@@ -210,7 +213,7 @@ class Progress:
         if entry["parent"] is not None or entry["name"] in self.policy.ignore:
             return
         name, args = entry["name"], entry["args"]
-        is_model = name in self._models or any(each in args for each in HISTORY)
+        is_model = name in self._models or any(each in args for each in HISTORY) or args.keys() >= QUESTION
         self._begun[entry.seq] = _Begun(name, entry["fingerprint"], entry.seq, is_model, args if is_model else {})
 
     def _end(self, entry: Entry) -> Circling | None:

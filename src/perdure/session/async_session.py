@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import threading
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_log = logging.getLogger("perdure.session")
+
 
 class AsyncSession(AsyncDriver):
     """One open session in an event loop. Made by `store.arun` (for an async agent) or `store.aio.session` (a handle).
@@ -91,6 +94,8 @@ class AsyncSession(AsyncDriver):
         )
         self._parts = parts
         self.streams = OpenAsyncStreams(self)
+        self.until_closed = contextlib.AsyncExitStack()
+        """What is kept open for the session (clients, connections), and is closed once it is given back."""
 
     # --- what the code reads ------------------------------------------------------------------------------------------
 
@@ -371,6 +376,13 @@ class AsyncSession(AsyncDriver):
         finally:
             await self.streams.give_up()
             self._owe((await to_its_end(self._close_in_thread))[1])
+            self._owe((await to_its_end(self._let_go))[1])
+
+    async def _let_go(self) -> None:
+        try:
+            await self.until_closed.aclose()
+        except Exception as error:  # noqa: BLE001 - the session is over and its outcome stands
+            _log.warning("what %s kept open cannot be closed: %r", self.id, error)
 
     async def _close_in_thread(self) -> None:
         async with self._turn:

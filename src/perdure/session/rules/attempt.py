@@ -43,7 +43,8 @@ def attempted(
         retries = max(retries, policy.tries(told["kind"]))
     final = failures + 1 > retries or (call.effect == "once" and not not_done)
     origin = failure.origin_of(error)[0] or action.seq
-    return Ended(Outcome("error", told, final, not_done, origin, cost=_cost_of(error)), error)
+    cost = _cost_of(error) if origin == action.seq else None  # else it is with the action that it came from
+    return Ended(Outcome("error", told, final, not_done, origin, cost=cost), error)
 
 
 def _cost_of(error: Exception) -> dict[str, float] | None:
