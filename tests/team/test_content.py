@@ -187,6 +187,17 @@ JSON = st.recursive(
 )
 
 
+def test_a_plain_dict_is_told_to_metagpt_as_a_model_of_the_keys_that_a_model_can_have() -> None:
+    value = {"text": "x", "n": 3, "_hidden": 1, "model_dump": 2}
+    form = content.dump(value)
+    assert form == {
+        "class": "dict",
+        "mapping": {"text": "(<class 'str'>, Ellipsis)", "n": "(object, Ellipsis)"},
+        "value": value,
+        "plain": True,
+    }
+
+
 @given(st.dictionaries(st.text(max_size=10), JSON, max_size=4))
 def test_a_plain_dict_comes_back_as_it_was(value: dict[str, Any]) -> None:
     loaded = back(value)

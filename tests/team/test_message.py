@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from perdure.errors import TagError
-from perdure.team import Message, content, message, names
+from perdure.team import ActionOutput, Message, content, message, names, outputs
+from tests.team.schemas import CodingContext, Document, Documents, Outer
 
 
 class WriteCode:
@@ -63,6 +64,21 @@ def test_a_message_is_dumped_in_metagpts_form_and_comes_back() -> None:
     }
     assert [*form] == ["id", "content", "instruct_content", "role", "cause_by", "sent_from", "send_to"]
     assert message.load(json.loads(json.dumps(form))) == Message(**form) == Message.load(ours.dump()) == ours
+
+
+def test_a_message_with_a_model_in_a_model_comes_back_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "_modules", {CodingContext.__module__})
+    design = Document(root_path="docs/system_design", filename="xx.json", content="xxx")
+    for held in (
+        CodingContext(filename="game.py", design_doc=design),
+        Documents(docs={"doc1": design}),
+        Outer.Inner(text="x"),
+    ):
+        ours = Message(content="context", instruct_content=held)
+        again = Message(**ours.model_dump())
+        assert again == ours
+        assert again.instruct_content == held
+        assert type(again.instruct_content) is type(held)
 
 
 def test_a_plain_dict_is_content_like_any_other() -> None:
@@ -121,3 +137,11 @@ def test_ids_follow_from_the_place_where_they_are_made() -> None:
         outer = Message("x").id
         made("inner")
         assert Message("y").id not in (outer, *first)
+
+
+def test_what_an_action_returns_is_recorded_with_its_mapping() -> None:
+    made = content.model("pass", {"result": (str, ...)})
+    output = ActionOutput(content="passed", instruct_content=made(result="pass result"))
+    recorded = json.loads(json.dumps(outputs.dump(output)))
+    assert recorded[1]["instruct_content"]["mapping"] == {"result": "(<class 'str'>, Ellipsis)"}
+    assert outputs.load(recorded) == output

@@ -142,7 +142,8 @@ def dump(content: Content | None) -> dict[str, Any] | None:
         return {**content._form}  # noqa: SLF001 - the one other place that knows it
     if not isinstance(content, BaseModel):
         check_plain(content, "$.instruct_content")
-        mapping = {key: grammar.write(type(item) if isinstance(item, str) else Any) for key, item in content.items()}
+        told = {key: str if isinstance(item, str) else Any for key, item in content.items() if _is_field(key)}
+        mapping = {key: grammar.write(kind) for key, kind in told.items()}
         return {"class": _PLAIN, "mapping": mapping, "value": {**content}, "plain": True}
     header = _header(type(content))
     try:
