@@ -135,7 +135,11 @@ def test_a_mapping_with_a_field_that_no_model_has_is_kept_unread(field: str) -> 
 @pytest.mark.parametrize("field", ["Original Requirements", "json", "schema", "copy", "model_name", "class", "self"])
 def test_a_field_is_named_as_it_likes_to_be(field: str) -> None:
     form = {"class": "prd", "mapping": {field: "(list[str], Ellipsis)"}, "value": {field: ["x"]}}
-    assert content.dump(content.load(form)) == form
+    loaded = content.load(form)
+    assert getattr(loaded, field) == ["x"]
+    assert isinstance(loaded, content.MadeContent)
+    assert content.dump(loaded) == form
+    assert content.model("prd", {field: (list[str], ...)}) is type(loaded)
 
 
 def test_a_type_that_is_not_understood_is_an_error_and_nothing_runs(capfd: pytest.CaptureFixture[str]) -> None:

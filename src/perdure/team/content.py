@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
@@ -77,13 +78,15 @@ def model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
 @functools.lru_cache(maxsize=1024)
 def _made(name: str, mapping: tuple[tuple[str, str], ...]) -> type[BaseModel]:
     fields: dict[str, Any] = {field: grammar.parse(text) for field, text in mapping}
-    made: type[MadeContent] = create_model(name, __base__=MadeContent, **fields)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a field may be called as a method that pydantic no longer wants
+        made: type[MadeContent] = create_model(name, __base__=MadeContent, **fields)
     made.__mapping__ = dict(mapping)
     return made
 
 
 def _is_field(name: str) -> bool:
-    return not name.startswith("_") and not hasattr(BaseModel, name)
+    return not name.startswith("_") and not (name.startswith("model_") and hasattr(BaseModel, name))
 
 
 def is_form(data: Any) -> bool:
