@@ -145,16 +145,29 @@ def _json(fields: Mapping[str, Any], *, without: tuple[str, ...] = ()) -> dict[s
 
 def _exact(found: Scene, shown: form.TeamFile) -> dict[str, Any]:
     """The state of the last round that ended, and the records since; messages that the file shows are not repeated."""
-    ids = {each["id"] for each in shown.messages()}
+    known = ids(shown)
     state = {**found.state, "messages": [], "team": {**found.state["team"], "workspace": str(found.folder)}}
+    table = found.state["messages"]
     before, since = resumed(list(found.entries), found.at)
     return {
         "state": _packed(state),
-        "messages": [each["id"] if each["id"] in ids else each for each in found.state["messages"]],
+        "messages": None if [each["id"] for each in table] == list(known) else [_named(each, known) for each in table],
         "before": _packed(before),
         "since": _packed(since),
         "sum": _sum(shown),
     }
+
+
+def ids(shown: form.TeamFile) -> dict[str, dict[str, Any]]:
+    """The messages that a file shows, by id, in the order in which they come first."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in shown.messages():
+        found.setdefault(each["id"], each)
+    return found
+
+
+def _named(message: dict[str, Any], known: Mapping[str, Any]) -> Any:
+    return message["id"] if message["id"] in known else message
 
 
 def _sum(shown: form.TeamFile) -> str:
@@ -185,9 +198,10 @@ def exact(shown: form.TeamFile) -> tuple[dict[str, Any], list[Any], list[Any]]:
     Raises `TeamFileError` for a part that is damaged.
     """
     block = shown.perdure or {}
-    state, by_id = _unpacked(block.get("state"), "state"), {each["id"]: each for each in shown.messages()}
+    state, by_id = _unpacked(block.get("state"), "state"), ids(shown)
     try:
-        state["messages"] = [by_id[each] if isinstance(each, str) else each for each in block["messages"]]
+        table = by_id if block["messages"] is None else block["messages"]
+        state["messages"] = [by_id[each] if isinstance(each, str) else each for each in table]
     except (KeyError, TypeError) as error:
         raise TeamFileError(f"its part perdure.messages names a message that it does not hold: {error}") from error
     return state, _unpacked(block.get("before"), "before"), _unpacked(block.get("since"), "since")

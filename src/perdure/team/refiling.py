@@ -104,9 +104,7 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
     missing = [role.profile for role in file.env.roles.values() if role.profile not in team.env.roles]
     if missing:
         raise TeamFileError(f"the team that goes on hires no {', '.join(missing)}; the file has these roles")
-    found: dict[str, Any] = {}
-    for each in file.messages():
-        found.setdefault(each["id"], each)
+    found = filing.ids(file)
     numbers = {each: number for number, each in enumerate(found)}
     cost = file.context.cost
     facts = {
