@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
+import threading
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,11 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.errors import ConfigError, KeyNeededError, RefusedError, SecretFoundError
+from perdure import limits
+from perdure.cli.app import main
+from perdure.errors import ConfigError, HookFailedError, KeyNeededError, RefusedError, SecretFoundError
 from perdure.ops.config.sections import SECTIONS
-from perdure.recovery import FailurePolicy, ProgressPolicy, RestorePolicy
+from perdure.recovery import FailurePolicy, Hooks, ProgressPolicy, RestorePolicy
 from perdure.runtime.store import AgentStore
 from perdure.stores.keys import new_key
 
@@ -203,3 +207,113 @@ def test_metrics_are_served_and_alerts_watched() -> None:
         store.run(agent, "a")
         text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
     assert "perdure_runs_total" in text
+
+
+def test_hooks_have_the_time_of_the_file_unless_they_say_another() -> None:
+    @perdure.agent(hooks=Hooks(warm=lambda _scene: None))
+    def plain(s: perdure.Session) -> None:
+        pass
+
+    @perdure.agent(hooks=Hooks(warm=lambda _scene: None, timeout_s=7.0))
+    def own(s: perdure.Session) -> None:
+        pass
+
+    def limits_of(text: str) -> list[float]:
+        with opened("storage: {url: 'memory:'}\n" + text) as store:
+            return [store._agent(fn).hooks.limit_s for fn in (plain, own)]
+
+    assert limits_of("hooks: {timeout_s: 2min}") == [120.0, 7.0]
+    assert limits_of("") == [limits.HOOK_S, 7.0]
+    with pytest.raises(ConfigError, match="above 0"):
+        opened("hooks: {timeout_s: 0}")
+
+
+def test_a_hook_that_takes_longer_than_the_file_says_ends_the_run() -> None:
+    over = threading.Event()
+
+    @perdure.agent(hooks=Hooks(reconnect=lambda _scene: over.wait(30)))
+    def slow(s: perdure.Session) -> None:
+        s.save()
+        if s.restored is None:
+            raise KeyboardInterrupt
+
+    with opened("storage: {url: 'memory:'}\nhooks: {timeout_s: 0.05}") as store:
+        with pytest.raises(KeyboardInterrupt):
+            store.run(slow, "a")
+        late = store.run(slow, "a")
+        over.set()
+        assert isinstance(late.error, HookFailedError)
+        assert "did not come to its end in 0.05 s" in str(late.error)
+
+
+COMMANDED = """
+import perdure
+
+@perdure.action(effect="repeatable")
+def look(what):
+    return what
+
+@perdure.agent
+def agent(s):
+    s.checkpoint("start")
+    look(s.strategy or "first")
+    return s.ask("Go on?", key="go")
+"""
+
+
+def command(*words: str) -> int:
+    """What a command ends with."""
+    with pytest.raises(SystemExit) as ended:
+        main([*words])
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def commanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    Path("agents.py").write_text(COMMANDED)
+
+
+@pytest.mark.usefixtures("commanded")
+def test_the_commands_that_run_agents_mirror_the_journal() -> None:
+    Path("perdure.yaml").write_text("storage: {url: a.db}\njournal: {path: j.ndjson}\n")
+
+    def mirrored() -> list[tuple[str, str]]:
+        lines = [json.loads(line) for line in Path("j.ndjson").read_text().splitlines()]
+        return [(line["session"], line["result"]) for line in lines]
+
+    assert command("run", "agents.py:agent", "--session", "a") == 75
+    assert mirrored() == [("a", "first")]
+    assert command("retry", "a", "--strategy", "second") == 75
+    assert mirrored()[1:] == [("a", "second")]
+    assert command("replay", "a", "--drive", "--into", "b", "--at", "start") == 75
+    assert ("b", "first") in mirrored()[2:] or ("b", "second") in mirrored()[2:]
+
+
+@pytest.mark.usefixtures("commanded")
+def test_alerts_are_judged_by_the_limits_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("perdure.yaml").write_text("storage: {url: a.db}\n")
+    assert command("run", "agents.py:agent", "--session", "a") == 75
+    quiet = "storage: {url: a.db}\nalerts: {free_bytes_min: null, store_bytes_max: null, question_s_max: "
+    for limit, comes in (("1d", 0), ("0", 79)):
+        Path("perdure.yaml").write_text(f"{quiet}{limit}}}\n")
+        assert command("alerts", "check") == comes
+        assert command("alerts", "check", "--store", "a.db") == comes
+    capsys.readouterr()
+    assert command("alerts", "rules") == 0
+    assert "perdure_open_questions_age_seconds) > 0" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("commanded")
+def test_a_timetable_is_said_or_configured(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("perdure.yaml").write_text("storage: {url: a.db}\nretention: {keep_last: 2}\n")
+    assert command("run", "agents.py:agent", "--session", "a") == 75
+    for words, says in (
+        (("--scheduled", "--yes"), "no timetable is configured"),
+        (("--scheduled",), "say --yes"),
+        (("--scheduled", "--every", "0 3 * * *", "--yes"), "one of them"),
+        (("a", "--scheduled", "--yes"), "leave SESSION out"),
+    ):
+        assert command("gc", *words) == 2
+        assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -285,8 +285,14 @@ def test_the_command_stays_until_a_signal_comes(tmp_path: Path, number: signal.S
         saves(store)
         began = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         Job(store.keeper, new_owner(), 10.0, Timetable("0 3 * * *"), KEEP, began=began)._note(began, "begun")
-    words = [sys.executable, "-m", "perdure.cli", "gc", "--every", "0 3 * * *", "--keep-last", "2", "--yes", "--json"]
-    with subprocess.Popen([*words, "--store", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    words = [sys.executable, "-m", "perdure.cli", "gc", "--yes", "--json", "--store", url]
+    if number == signal.SIGINT:
+        words += ["--every", "0 3 * * *", "--keep-last", "2"]
+    else:
+        config = tmp_path / "perdure.yaml"
+        config.write_text("retention: {schedule: '0 3 * * *', keep_last: 2}\n")
+        words = [*words[:3], "--config", str(config), *words[3:], "--scheduled"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         line = child.stdout.readline()  # it was due long ago
         child.send_signal(number)

@@ -168,7 +168,7 @@ def test_lists_are_lists_and_show_themselves(store: AgentStore) -> None:
     assert points == list(points)
     assert ">name</th>" in points._repr_html_()
     assert "&lt;start&gt;" in points._repr_html_()
-    assert repr(points).splitlines()[0].split() == ["seq", "name", "time"]
+    assert repr(points).splitlines()[0].split() == ["seq", "name", "time", "kind"]
     assert "idle" in repr(store.sessions())
     assert ">is present</th>" in store.branches("nb")._repr_html_()
     assert "is present" in repr(store.branches("nb"))
@@ -181,9 +181,9 @@ def test_numbers_stand_below_one_another_and_tables_have_their_names(store: Agen
     s.checkpoint("start")
     shown = s._repr_html_()
     head, cell = '<th style="text-align:{};', '<td style="text-align:{};'
-    assert head.format("right") in shown.partition("restore points")[2]
-    assert cell.format("right") not in shown.partition("restore points")[0], "a column of words has a number in it"
-    assert [shown.count(f">{name}</caption>") for name in ("state", "restore points", "pending")] == [1, 1, 0]
+    assert head.format("right") in shown.partition("snapshots")[2]
+    assert cell.format("right") not in shown.partition("snapshots")[0], "a column of words has a number in it"
+    assert [shown.count(f">{name}</caption>") for name in ("state", "snapshots", "pending")] == [1, 1, 0]
     s.close()
 
 

@@ -76,6 +76,14 @@ def test_one_is_made_after_so_many_actions_and_is_no_restore_point(store):
     (end,) = store.detail("a").points
     assert len(store.state_at("a")["done"]) == 7
     assert all(point.flags & AUTOMATIC for point in store.snapshots("a") if point.seq != end.seq)
+    assert [point.seq for point in store.snapshots("a", kind="restore-point")] == [end.seq]
+    kinds = [point.kind for point in store.snapshots("a")]
+    assert kinds == ["automatic"] * 3 + ["restore-point"]
+    assert len(store.snapshots("a", kind="automatic")) == 3
+    assert store.snapshots("a", kind="inspection") == []
+    assert "automatic" in repr(store.snapshots("a"))
+    with pytest.raises(perdure.errors.RefusedError, match="restore-point, inspection"):
+        store.snapshots("a", kind="manual")
     with pytest.raises(perdure.errors.NoPointError):
         store.rollback("a", automatic(store)[0].seq)
 

@@ -19,6 +19,7 @@ from perdure.ops.units import seconds_of, size_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from perdure.ops.config.sections import RetentionSettings
     from perdure.ops.gone import GcReport
     from perdure.runtime.store import AgentStore
 
@@ -76,9 +77,13 @@ def gc(
         str | None,
         _optional("--every", "CRON", 'Stay, and do it by this timetable, as in "0 3 * * *", until a signal comes.'),
     ] = None,
+    scheduled: Annotated[
+        bool, typer.Option("--scheduled", help="As --every, by the timetable of the configuration.")
+    ] = False,
     zone: Annotated[
-        str, typer.Option("--zone", metavar="ZONE", help="Of --every: Europe/Berlin, or another name of the IANA's.")
-    ] = "UTC",
+        str | None,
+        _optional("--zone", "ZONE", "Of the timetable: Europe/Berlin, or another name of the IANA's. Else UTC."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go, as without --yes.")] = False,
     yes: options.Yes = False,
     store: options.Store = None,
@@ -90,23 +95,36 @@ def gc(
     """
     if dry_run and yes:
         raise typer.BadParameter("--dry-run changes nothing, and --yes does it: say one of them")
-    if session is not None and (bytes_max, delete_ended, every) != (None, None, None):
-        raise typer.BadParameter("--max-bytes, --delete-ended and --every are for a whole store: leave SESSION out")
-    if every is not None and not yes:
-        raise typer.BadParameter("--every does it, again and again: say --yes, too")
+    stays = "--scheduled" if scheduled else "--every" if every is not None else ""
+    if session is not None and (stays or (bytes_max, delete_ended) != (None, None)):
+        raise typer.BadParameter(
+            "--max-bytes, --delete-ended, --every and --scheduled are for a whole store: leave SESSION out"
+        )
+    if scheduled and every is not None:
+        raise typer.BadParameter("--every CRON says the timetable, --scheduled that of the configuration: one of them")
+    if stays and not yes:
+        raise typer.BadParameter(f"{stays} does it, again and again: say --yes, too")
     said: dict[str, Any] = {"keep_last": keep_last, "keep_s": keep, "bytes_max": bytes_max, "ended_s": delete_ended}
     with place(store).open() as opened:
         configured = opened.settings.retention
         kept = Retention() if configured is None else configured.policy(whole=session is None)
         retention = replace(kept, **{name: value for name, value in said.items() if value is not None})
-        if every is not None:
-            _stay(opened, every, retention, zone=zone, as_json=as_json)
+        if stays:
+            cron = _configured_cron(configured) if every is None else every
+            zone = zone or ("UTC" if configured is None else configured.zone)
+            _stay(opened, cron, retention, zone=zone, as_json=as_json)
             return
         found = opened.gc(session, retention, dry_run=not yes)
     if as_json:
         output.document(shape.gc(found))
     else:
         _tell(found)
+
+
+def _configured_cron(configured: RetentionSettings | None) -> str:
+    if configured is None or configured.schedule is None:
+        raise typer.BadParameter("no timetable is configured (retention.schedule): configure one, or say --every CRON")
+    return configured.schedule
 
 
 def _stay(opened: AgentStore, cron: str, retention: Retention, *, zone: str, as_json: bool) -> None:

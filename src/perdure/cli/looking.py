@@ -13,6 +13,7 @@ from perdure.cli.running import tell_question
 from perdure.cli.text import age, as_point, one_line, written
 from perdure.errors import NoPointError
 from perdure.log import points
+from perdure.log.branch import KINDS
 from perdure.log.choices import BACK, NEXT
 from perdure.log.readable import json_of, moment
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
     from perdure.runtime.listed import SessionInfo
     from perdure.runtime.store import AgentStore
+    from perdure.stores.contract import Point
 
 LISTED: Final = 10
 """Restore points and actions that `show` lists, the newest."""
@@ -105,6 +107,15 @@ def show(
         typer.Option("--action", metavar="SEQ", help="Show this action instead: its arguments and its result."),
     ] = None,
     branch: Branch = None,
+    snapshots: Annotated[
+        str | None,
+        typer.Option(
+            "--snapshots",
+            metavar="KIND",
+            help=f"List its snapshots of this kind instead: {', '.join(KINDS)}, or all.",
+            show_default=False,
+        ),
+    ] = None,
     store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
@@ -112,6 +123,9 @@ def show(
     where = place(store)
     if action is not None:
         _show_action(where, session, action, as_json=as_json)
+        return
+    if snapshots is not None:
+        _list_snapshots(where, session, snapshots, as_json=as_json)
         return
     with where.open() as opened:
         found = opened.detail(session, branch=None if branch is None else as_point(branch))
@@ -160,6 +174,24 @@ def _show_action(where: Place, session: str, seq: int, *, as_json: bool) -> None
         output.say(f"\n{reason}")
     if found.outcome == "result":
         output.say(f"\nresult\n{written(found.result)}")
+
+
+def _list_snapshots(where: Place, session: str, kind: str, *, as_json: bool) -> None:
+    """Its snapshots, of all branches, the oldest first."""
+    if kind not in ("all", *KINDS):
+        raise typer.BadParameter(f"--snapshots {kind}: it is one of {', '.join(KINDS)}, or all")
+    with where.open() as opened:
+        found = opened.snapshots(session, kind=None if kind == "all" else kind)
+    if as_json:
+        output.document({"session": session, "snapshots": [shape.snapshot(one) for one in found]})
+    elif found:
+        output.table(("seq", "kind", "name", "from", "age"), [_snapshot(one) for one in found])
+    else:
+        output.say("no snapshots" + ("" if kind == "all" else " like that"))
+
+
+def _snapshot(found: Point) -> tuple[object, ...]:
+    return found.seq, found.kind, found.name or "", found.parent or "", age(found.time_us)
 
 
 def _header(found: Detail) -> None:

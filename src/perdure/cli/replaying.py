@@ -102,7 +102,7 @@ def replay(
         with _opened(session, store) as (opened, name):
             _held_against(opened, name, target, dry_run=dry_run, as_json=as_json)
     where = place(store)
-    with where.open() as opened:
+    with where.open(runs=True) as opened:
         change = _changes(opened, session, result or [], argument or [])
         change |= {"input": running.given_input(input_json, input_text), "again": again, "reason": reason}
         change |= {"at": None if at is None else as_point(at), "by": chosen_by(by), "into": str(into)}

@@ -144,7 +144,7 @@ def retry(
     """
     where = place(store)
     told: dict[str, Any] = {"reason": reason, "by": chosen_by(by), "strategy": strategy, "at": as_point(at)}
-    with where.open() as opened:
+    with where.open(runs=True) as opened:
         if entry := opened.info(session).entry:
             load(entry)
         outcome = watched(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from perdure.runtime.rehearsal import Rehearsal
     from perdure.runtime.replay import Replay
     from perdure.session.restored import Restored
+    from perdure.stores.contract import Point
 
 
 def info(found: SessionInfo) -> dict[str, Any]:
@@ -93,6 +94,12 @@ def intervention(found: Intervention) -> dict[str, Any]:
     """What somebody did to a session."""
     plain = {name: value for name, value in asdict(found).items() if name != "time_us"}
     return {**plain, "time": moment(found.time_us)}
+
+
+def snapshot(found: Point) -> dict[str, Any]:
+    """A snapshot, of whatever kind."""
+    told = {"seq": found.seq, "kind": found.kind, "name": found.name, "from": found.parent or None}
+    return {**told, "time": moment(found.time_us)}
 
 
 def point(found: PointDetail) -> dict[str, Any]:

@@ -26,6 +26,16 @@ REENTRY, RESTORE_POINT, INSPECTION, AUTOMATIC = 1, 2, 4, 8
 asked for by anybody, but by what the agent declares."""
 
 
+KINDS: Final = ("restore-point", "inspection", "automatic", "replaced")
+"""What a snapshot can be: made by the code to go back to; asked for, or left by an error, to be looked at; made by a
+policy, to be looked at; put in the place of another, by a person or a migration."""
+
+
+def kind_of(flags: int) -> str:
+    """What a snapshot with these flags is: one of `KINDS`."""
+    return KINDS[2 if flags & AUTOMATIC else 1 if flags & INSPECTION else 0 if flags else 3]
+
+
 def leaves(entry: Entry) -> int | None:
     """The record up to which the branch is kept, if this one starts a new branch.
 

@@ -53,11 +53,11 @@ class Hooks:
     """What the restored state must be: a function that raises, or returns False, for one that is wrong; or a JSON
     Schema. Where it is not, an earlier snapshot is tried."""
 
-    timeout_s: float = limits.HOOK_S
-    """How many seconds each of them may take."""
+    timeout_s: float | None = None
+    """How many seconds each of them may take; None: as configured (`hooks.timeout_s`), else `limits.HOOK_S`."""
 
     def __post_init__(self) -> None:
-        if not self.timeout_s > 0:
+        if self.timeout_s is not None and not self.timeout_s > 0:
             raise RefusedError(f"timeout_s={self.timeout_s!r}: it is a number of seconds above 0")
         for name in ("reconnect", "warm"):
             if (hook := getattr(self, name)) is not None and not callable(hook):
@@ -68,6 +68,11 @@ class Hooks:
             raise RefusedError(f"{min(both)!r} is a tool and a model: each needs a name of its own")
         for name, thing in self.stateful.items():
             _check_stateful(name, thing)
+
+    @property
+    def limit_s(self) -> float:
+        """How many seconds each of them may take."""
+        return limits.HOOK_S if self.timeout_s is None else self.timeout_s
 
     @property
     def stateful(self) -> dict[str, Stateful]:

@@ -97,9 +97,9 @@ class Readying:
         state = snapshot(session.reader, seq).all()
         try:
             check = self._hooks.validate
-            return timed.within(lambda: check_fault(check, state), timeout_s=self._hooks.timeout_s)
+            return timed.within(lambda: check_fault(check, state), timeout_s=self._hooks.limit_s)
         except timed.TimeOverError:
-            return f"validate did not come to its end in {self._hooks.timeout_s:g} s"
+            return f"validate did not come to its end in {self._hooks.limit_s:g} s"
         except PerdureError as error:
             return str(error)
 
@@ -127,7 +127,7 @@ class Readying:
         if inspect.iscoroutinefunction(hook):
             return "it is a coroutine function, and the agent is none"
         try:
-            timed.within(lambda: hook(given), timeout_s=self._hooks.timeout_s)
+            timed.within(lambda: hook(given), timeout_s=self._hooks.limit_s)
         except timed.TimeOverError:
             return self._late()
         except Exception as error:  # noqa: BLE001 - told as the fault of the hook, by who calls this
@@ -138,7 +138,7 @@ class Readying:
         if not inspect.iscoroutinefunction(hook):
             return await in_thread(self._at_once, hook, given)
         try:
-            await asyncio.wait_for(hook(given), self._hooks.timeout_s)
+            await asyncio.wait_for(hook(given), self._hooks.limit_s)
         except TimeoutError:
             return self._late()
         except Exception as error:  # noqa: BLE001 - as above
@@ -146,7 +146,7 @@ class Readying:
         return ""
 
     def _late(self) -> str:
-        return f"it did not come to its end in {self._hooks.timeout_s:g} s"
+        return f"it did not come to its end in {self._hooks.limit_s:g} s"
 
 
 def _leads_elsewhere(there: list[Entry], tip: list[Entry]) -> bool:

@@ -200,9 +200,9 @@ class AsyncStore(AsyncWatching, AsyncStopping, AsyncJournal):
         """See `AgentStore.info`."""
         return await in_thread(self._store.info, session)
 
-    async def snapshots(self, session: str) -> Table[Point]:
+    async def snapshots(self, session: str, *, kind: str | None = None) -> Table[Point]:
         """See `AgentStore.snapshots`."""
-        return await in_thread(self._store.snapshots, session)
+        return await in_thread(self._store.snapshots, session, kind=kind)
 
     async def state_at(
         self, session: str, at: int | str | None = None, *, parts: Collection[str] | None = None

@@ -552,7 +552,10 @@ def filled(declared: Agent, settings: Settings) -> Agent:
     """The declaration with what the settings say where it says nothing."""
     from perdure.ops.config.settings import missing_of
 
-    return replace(declared, **missing_of(declared, settings))
+    declared = replace(declared, **missing_of(declared, settings))
+    if settings.hooks is None or getattr(declared.hooks, "timeout_s", 0.0) is not None:
+        return declared
+    return replace(declared, hooks=replace(declared.hooks, timeout_s=settings.hooks.timeout_s))  # type: ignore[type-var]
 
 
 def _stopping_on_signals(opened: Face) -> AbstractContextManager[None]:

@@ -19,6 +19,7 @@ from perdure.errors import (
 )
 from perdure.log import points
 from perdure.log.action import Actions
+from perdure.log.branch import KINDS
 from perdure.recovery import restore
 from perdure.runtime import kin, sending
 from perdure.runtime.branching import Branching
@@ -119,9 +120,17 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
             messages=sending.waiting(self.backend, session),
         )
 
-    def snapshots(self, session: str) -> Table[Point]:
-        """The restore points of a session, oldest first; the states themselves are not read. Raises `DamageError`."""
-        return Table(restore.points(self.backend, check_session_id(session)), hidden=POINT_HIDDEN)
+    def snapshots(self, session: str, *, kind: str | None = None) -> Table[Point]:
+        """The snapshots of a session, of all its branches, oldest first; the states themselves are not read.
+
+        With a `kind` only those: `restore-point` (the code made it; what `rollback` goes to), `inspection` (asked for,
+        or left by an error, to be looked at), `automatic` (made by a policy, to be looked at), `replaced` (by an edit
+        or a migration). Raises `DamageError`, `RefusedError` for another kind.
+        """
+        if kind not in (None, *KINDS):
+            raise RefusedError(f"kind={kind!r}: a snapshot is one of {', '.join(KINDS)}")
+        found = restore.points(self.backend, check_session_id(session))
+        return Table((p for p in found if kind in (None, p.kind)), hidden=POINT_HIDDEN, told=("kind",))
 
     def state_at(
         self, session: str, at: int | str | None = None, *, parts: Collection[str] | None = None

@@ -246,7 +246,7 @@ class Face:
         if not self._closed:
             points = self._opened.reader.store.points(self.id)
             tables: dict[str, Table[Any]] = {
-                "restore points": Table(points, hidden=POINT_HIDDEN),
+                "snapshots": Table(points, hidden=POINT_HIDDEN, told=("kind",)),
                 "pending": Table(self.pending),
             }
             shown += [table.as_html(name) for name, table in tables.items() if table]

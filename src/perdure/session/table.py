@@ -23,11 +23,11 @@ MICROSECONDS: Final = "_us"
 
 
 class Table(list[T]):
-    """Records with the same fields, a row each. `hidden` are fields that are not shown."""
+    """Records with the same fields, a row each. `hidden` are fields that are not shown, `told` properties that are."""
 
-    def __init__(self, rows: Iterable[T] = (), *, hidden: Sequence[str] = ()) -> None:
+    def __init__(self, rows: Iterable[T] = (), *, hidden: Sequence[str] = (), told: Sequence[str] = ()) -> None:
         super().__init__(rows)
-        self._hidden = frozenset(hidden)
+        self._hidden, self._told = frozenset(hidden), told
 
     def __repr__(self) -> str:
         names, rows = self._cells()
@@ -48,6 +48,7 @@ class Table(list[T]):
         shown = [*self] if len(self) <= ROWS_MAX else [*self[: ROWS_MAX // 2], None, *self[-ROWS_MAX // 2 :]]
         first = next(iter(self), None)
         names = [f.name for f in fields(first) if f.name not in self._hidden] if is_dataclass(first) else ["value"]
+        names += self._told
         told = values.outward.text
         rows = [["…"] * len(names) if row is None else [told(_cell(row, name)) for name in names] for row in shown]
         return [name.removesuffix(MICROSECONDS).replace("_", " ") for name in names], rows

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perdure.log import Base, Record
+from perdure.log.branch import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,11 @@ class Point:
     flags: int
     name: str | None
     time_us: int
+
+    @property
+    def kind(self) -> str:
+        """restore-point, inspection, automatic or replaced (`log.branch.KINDS`). Only the first is gone back to."""
+        return kind_of(self.flags)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,18 @@ class RetentionSettings(Retention):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    """The hooks of restores."""
+
+    timeout_s: float = limits.HOOK_S
+    """How many seconds each hook of a restore may take."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout_s < float("inf"):
+            raise RefusedError(f"timeout_s={self.timeout_s}: it is a number of seconds above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
     """Metrics of every program that opens the store by this configuration."""
 
@@ -150,6 +162,7 @@ SECTIONS: Final[dict[str, Section]] = {
         without=frozenset({"at"}),
         agent="restore",
     ),
+    "hooks": Section(f"{_HERE}.HookSettings", "The hooks of restores, for agents whose `Hooks` do not say it."),
     "progress": Section(
         "perdure.recovery.loops.ProgressPolicy",
         "From when on a run counts as going in circles, for agents that do not declare `progress`. `progress: {}` "

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from perdure.ops.alerts.policy import AlertPolicy
     from perdure.ops.config.sections import (
+        HookSettings,
         MetricsSettings,
         RetentionSettings,
         Security,
@@ -39,6 +40,7 @@ class Settings:
     serialization: Serialization | None = None
     security: Security | None = None
     recovery: RestorePolicy | None = None
+    hooks: HookSettings | None = None
     progress: ProgressPolicy | None = None
     failure_policy: FailurePolicy | None = None
     retention: RetentionSettings | None = None
