@@ -200,7 +200,7 @@ def _header(found: Detail) -> None:
         "session": info.id,
         "status": f"{info.status} {info.reason}".strip(),
         "form": f"{info.form} {info.entry}".strip(),
-        "begun as" if found.origin and found.origin.snapshot else "fork of": found.origin and str(found.origin),
+        _origin_title(found): found.origin and str(found.origin),
         "child of": info.parent,
         "version": found.version,
         "labels": ", ".join(f"{name}={value}" for name, value in found.labels.items()),
@@ -233,6 +233,12 @@ def _child(found: SessionInfo) -> tuple[object, ...]:
 def _point(found: PointDetail) -> tuple[object, ...]:
     reentry = "re-entry" if found.reentry else ""
     return found.seq, found.name, one_line(found.reason, chars_max=40), reentry, age(found.time_us)
+
+
+def _origin_title(found: Detail) -> str:
+    if found.origin is not None and found.origin.replaces:
+        return "in the place of"
+    return "begun as" if found.origin is not None and found.origin.snapshot else "fork of"
 
 
 def _inspection(found: InspectionDetail) -> tuple[object, ...]:

@@ -17,7 +17,7 @@ from perdure.ops import transfer
 from perdure.ops.transfer import Sent
 from perdure.session.keeping.opening import opening_of
 from perdure.session.keeping.snapshot import Reader
-from perdure.session.keeping.tree import children
+from perdure.session.keeping.tree import children, started
 from perdure.session.rules.shared import PREFIX, session_of_mark
 
 if TYPE_CHECKING:
@@ -70,8 +70,12 @@ class _Company:
 
     def _started(self, origin: Origin) -> Iterator[str]:
         """The children whose starts are in this log, by this session and those that it goes on from."""
-        for session, upto in [*((base.session, base.seq) for base in origin.bases), (origin.session, origin.seq)]:
-            for child in children(self._store, session):
+        for base in origin.bases:
+            for child in started(self._store, base.session):
                 link = opening_of(Reader(self._store, child)).body.get("parent") or {}
-                if link.get("seq", 0) <= upto:
+                if link.get("seq", 0) <= base.seq:
                     yield child
+        for child in children(self._store, origin.session):
+            link = opening_of(Reader(self._store, child)).body.get("parent") or {}
+            if link.get("seq", 0) <= origin.seq or link.get("session") != origin.session:
+                yield child

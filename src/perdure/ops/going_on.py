@@ -16,9 +16,10 @@ from perdure.log.branch import SNAPSHOTS, branch
 from perdure.log.origin import seam_of
 from perdure.recovery.history import history
 from perdure.recovery.ladder import beside, last_good
-from perdure.recovery.replacement import replace, replaced_by
+from perdure.recovery.replacement import replace
 from perdure.recovery.restore import newest_of
 from perdure.recovery.verify import verify
+from perdure.session.keeping.succession import replaced_by
 from perdure.session.rules import call as calls
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from perdure.log.branch import branch
 from perdure.log.entry import Entry
 from perdure.log.marks import Marks
 from perdure.session.rules import argument
+from perdure.session.rules.children import CANCEL
 from perdure.session.rules.request import Draft
 from perdure.session.rules.stateful import TOPIC
 from perdure.session.rules.undoing import rolled_back
@@ -124,8 +125,8 @@ def _drafts(before: list[Entry], kept: list[Entry], left: list[Entry], back: Dra
 
 
 def _left(tip: list[Entry], entries: list[Entry], target: Entry, *, reason: str, point: int) -> Draft:
-    """The rollback to `target`, which leaves these."""
-    mine = [a for a in Actions(entries).values() if a.undoes is None]
+    """The rollback to `target`, which leaves these. Children go on: their starts are not undone, and do not stand."""
+    mine = [a for a in Actions(entries).values() if a.undoes is None and a.undo != CANCEL]
     back = rolled_back(tip, target, mine, seam=target.seq, reason=reason, by="restore", strategy=None)
     return replace(back, body=back.body | {"parent": point})
 

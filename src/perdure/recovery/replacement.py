@@ -7,11 +7,11 @@ would pay twice.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
-from perdure import clock, faults, limits, values
+from perdure import clock, faults, values
 from perdure.errors import DamageError, RestoreError, SessionUnknownError
+from perdure.log.action import Actions
 from perdure.log.branch import REENTRY, RESTORE_POINT, SNAPSHOTS, branch
 from perdure.log.entry import Entry
 from perdure.log.record import GENESIS
@@ -19,13 +19,16 @@ from perdure.log.summary import Summary
 from perdure.recovery.carried import begun, carried
 from perdure.recovery.history import history
 from perdure.recovery.restore_policy import BY
+from perdure.session.keeping import tree
 from perdure.session.keeping.forking import fork
 from perdure.session.keeping.lease import new_owner
 from perdure.session.keeping.opening import opening_of
 from perdure.session.keeping.snapshot import Reader
+from perdure.session.keeping.succession import KEY, next_id, why
 from perdure.session.keeping.writer import Writer
 from perdure.session.rules import item as items
 from perdure.session.rules import lost
+from perdure.session.rules.children import CANCEL
 from perdure.session.rules.item import Sent
 from perdure.session.rules.request import Commit, Draft
 from perdure.stores.conditions import epoch_after
@@ -36,25 +39,6 @@ if TYPE_CHECKING:
     from perdure.stores.contract import Store
 
 NONCE_BYTES: Final = 16
-
-_KEY: Final = "replaced by "
-"""What the key of such a command begins with."""
-
-_NAMED: Final = re.compile(r"(?s)(.*)~r(\d+)\Z")
-
-
-def next_id(session: str) -> str:
-    """The id of the session that goes on in the place of this one: `q-42~r1` for `q-42`, then `q-42~r2`.
-
-    Raises `RestoreError` for one that is too long.
-    """
-    named = _NAMED.match(session)
-    made = f"{named[1]}~r{int(named[2]) + 1}" if named else f"{session}~r1"
-    if len(made) > limits.ID_CHARS_MAX:
-        raise RestoreError(
-            f"{session}: its id is too long for another to be made of it; run: perdure doctor {session} --go-on NEW"
-        )
-    return made
 
 
 def replacement(store: Store, session: str) -> str:
@@ -86,11 +70,23 @@ def replace(store: Store, session: str, into: str, rung: Rung, *, by: str) -> No
     what = "the newest state" if rung.begins else "the last record"
     reason = f"#{rung.at} is {what} that is provably good: {rung.report.why}"
     origin = {"session": session, "seq": rung.at, "reason": reason, "by": by, "replaces": True}
-    told = lost.note(rung.lost, rung.lost_keys, source=session, report=rung.report.body())
+    begun = _begun_unseen(store, session, rung)
+    told = lost.note(rung.lost, rung.lost_keys, source=session, report=rung.report.body(), children=begun)
     _fence(store, session, into)
     faults.reach("restore.fenced")
     with values.inert():
         (_begin if rung.begins else _fork)(store, into, rung, origin, told)
+
+
+def _begun_unseen(store: Store, session: str, rung: Rung) -> dict[str, str]:
+    """Children whose start is in no record that can be read: the newest of each key. They are there, all the same."""
+    starts = [a for a in Actions(rung.entries).values() if a.undo == CANCEL and a.outcome and a.outcome.how == "result"]
+    known = {values.decode(start.outcome.value) for start in starts if start.outcome}
+    found: dict[str, tuple[int, str]] = {}
+    for child, key, number in tree.begun(store, session):
+        if child not in known:
+            found[key] = max(found.get(key, (0, "")), (number, child))
+    return {key: child for key, (_, child) in found.items()}
 
 
 def _fork(store: Store, into: str, rung: Rung, origin: Body, told: Draft) -> None:
@@ -135,25 +131,7 @@ def _begin(store: Store, into: str, rung: Rung, origin: Body, told: Draft) -> No
     store.release(writer.open(Commit(tuple(drafts), lambda _: None), owner=owner, seen=None))
 
 
-def replaced_by(store: Store, session: str) -> str:
-    """The session that this one was cancelled for, as long as its code has not met that; "" for none."""
-    for item in store.inbox(session):
-        sent = items.opened(item, session=session)
-        if sent.what == items.CANCEL and sent.by == BY and (sent.key or "").startswith(_KEY):
-            return (sent.key or "").removeprefix(_KEY)
-    return ""
-
-
-def is_fenced(session: str, reason: str) -> bool:
-    """Whether a session was cancelled, with this reason, for another that goes on in its place, or is to."""
-    return reason == items.reason_of(Sent(items.CANCEL, values.encode(_why(next_id(session))), BY))
-
-
-def _why(into: str) -> str:
-    return f"records of it could not be read, and {into} goes on in its place"
-
-
 def _fence(store: Store, session: str, into: str) -> None:
     """What cancels the damaged session, should it ever be opened again. It lies beside the log."""
-    sent = Sent(items.CANCEL, values.encode(_why(into)), BY, _KEY + into)
+    sent = Sent(items.CANCEL, values.encode(why(into)), BY, KEY + into)
     store.send(session, items.content_of(sent, session=session, codec=store.protocol), mark=items.mark_of(sent))

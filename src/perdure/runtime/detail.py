@@ -71,7 +71,8 @@ class ActionDetail:
 class Origin:
     """Where a fork goes on from: record `seq` of a session; who made it, and why.
 
-    `snapshot` is the id of the snapshot that a session of its own began from, "" for a fork.
+    `snapshot` is the id of the snapshot that a session of its own began from, "" for a fork. `replaces`: it goes on in
+    the place of that session, which is damaged.
     """
 
     session: str
@@ -79,6 +80,7 @@ class Origin:
     reason: str
     by: str
     snapshot: str = ""
+    replaces: bool = False
 
     def __str__(self) -> str:
         snapshot = f"snapshot {self.snapshot} of " if self.snapshot else ""

@@ -179,8 +179,10 @@ class Keeping:
     def _erasable(self, session: str, *, family: bool) -> tuple[str, ...]:
         from perdure.ops.erasure import erasable
 
-        under = [*kin.descendants(self.backend, check_session_id(session)), session]
-        return tuple(dict.fromkeys(gone for one in under for gone in erasable(self.backend, one, family=family)))
+        mine = erasable(self.backend, check_session_id(session), family=family)
+        under = [child for one in mine for child in kin.descendants(self.backend, one)]
+        found = [gone for child in under for gone in erasable(self.backend, child, family=family)]
+        return tuple(dict.fromkeys([*found, *mine]))
 
     def doctor(
         self,

@@ -253,7 +253,8 @@ class Climb:
         if getattr(outcome, "status", "") != "cancelled" or self._policy.use not in (LATEST_VALID, FRESH_START):
             return False
         from perdure.recovery import ladder
-        from perdure.recovery.replacement import is_fenced, next_id, replace, replacement
+        from perdure.recovery.replacement import replace, replacement
+        from perdure.session.keeping.succession import is_fenced, next_id
 
         session, backend = self.opening.session, self._store.backend
         if not is_fenced(session, outcome.reason):
@@ -270,7 +271,8 @@ class Climb:
 
     def _replace(self, error: DamageError | MigrationError) -> None:
         """Another session goes on in the place of this one; looked at once more, now that nobody else can write."""
-        from perdure.recovery.replacement import next_id, replace, replaced_by, replacement
+        from perdure.recovery.replacement import replace, replacement
+        from perdure.session.keeping.succession import next_id, replaced_by
 
         session, backend = self.opening.session, self._store.backend
         if self.opening.parent is not None:

@@ -29,6 +29,7 @@ from perdure.session.keeping.migration import name_of
 from perdure.session.keeping.opening import NO_INPUT, Opened, Opening, Over, find, hold, opening_of, result_of
 from perdure.session.keeping.sharing import share
 from perdure.session.keeping.snapshot import Reader
+from perdure.session.keeping.succession import is_fenced
 from perdure.session.rules.status import OVER
 from perdure.session.rules.version import Target
 from perdure.session.session import Session
@@ -256,6 +257,7 @@ class Running(watching.Watching, Stopping):
             accept_change=accept_change,
             create=True,
             parent=child.link,
+            is_shared=child.is_shared,
         )
         if entries.is_async(fn):
             return runner.in_a_loop(self._arun(fn, opening, around), instead="store.arun(...)")
@@ -265,7 +267,7 @@ class Running(watching.Watching, Stopping):
         """What the end of a run means for the children that it had: they go on, stop (at the closing), or end."""
         if outcome.status in ("waiting", "idle"):
             opened.children.drain()
-        elif outcome.status == "cancelled":
+        elif outcome.status == "cancelled" and not is_fenced(opened.id, outcome.reason):
             self._cancel_children(opened.id, reason=outcome.reason, by="")
 
     def resume(

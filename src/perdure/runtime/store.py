@@ -30,6 +30,7 @@ from perdure.runtime.outcome import Outcome, Question
 from perdure.runtime.running import Running
 from perdure.runtime.snapshots import Snapshots
 from perdure.session.face import POINT_HIDDEN
+from perdure.session.keeping import tree
 from perdure.session.keeping.lease import is_dead, owner_text
 from perdure.session.keeping.opening import append_one, find, look, summary_of, told
 from perdure.session.keeping.snapshot import Reader, snapshot
@@ -75,15 +76,17 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
 
     def sessions(self, *, status: str | None = None, prefix: str = "", parent: str | None = None) -> Table[SessionInfo]:
         """The sessions of this store, the one written to last first; of a `parent`, those that it started."""
-        begin = prefix if parent is None else f"{check_session_id(parent)}/"
-        found = [self._info(head.session) for head in self.backend.heads(prefix=begin) if head.session not in HOUSE]
+        homes = [] if parent is None else tree.homes(self.backend, check_session_id(parent))
+        begins = [prefix] if parent is None else [f"{home}/" for home in homes]
+        heads = [head for begin in begins for head in self.backend.heads(prefix=begin)]
+        found = [self._info(head.session) for head in heads if head.session not in HOUSE]
         mine = (
             info
             for info in found
             if info is not None
             and info.id.startswith(prefix)
             and status in (None, info.status)
-            and parent in (None, info.parent)
+            and (parent is None or info.parent in homes)
         )
         return Table(mine, hidden=("entry", "waits", "created_us", "parent"))
 

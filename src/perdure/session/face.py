@@ -346,7 +346,7 @@ class Face:
         """The call that starts a child, and what makes the child of what it gives."""
         self._check_stop()
         call = start_of(agent, given, key, after_rollback=after_rollback)
-        return call, lambda found: Spawned(found[0], found[1], key, agent, given)
+        return call, lambda found: Spawned(found[0], found[1], key, agent, given, self.id)
 
     def _begin_child(self, child: Spawned, wait: Callable[[Spawned], Any]) -> None:
         """Runs it, unless the log says already what came of it."""

@@ -60,7 +60,8 @@ class Over(Exception):  # noqa: N818 - not an error: whoever was to run it has i
 class Opening:
     """What a session is opened with. `code` is the fingerprint of the code, `entry` the function as people name it.
 
-    `parent` is where another session recorded that it started this one. `target` is what the state is brought to.
+    `parent` is where another session recorded that it started this one (`is_shared`: one that shares it may have that
+    elsewhere in its log). `target` is what the state is brought to.
     """
 
     session: str
@@ -73,6 +74,7 @@ class Opening:
     create: bool = True
     accept_change: bool = False
     parent: dict[str, Any] | None = None
+    is_shared: bool = False
     target: Target | None = None
     wait_s: float = 0.0
     lease_s: float = limits.LEASE_S
@@ -391,8 +393,12 @@ def check_opened(opening: Opening, recorded: Entry, summary: Summary) -> None:
 
 def _check_parent(opening: Opening, recorded: Entry, summary: Summary) -> None:
     """A child is the one that its parent started, and no session of the same id that came from elsewhere."""
-    mine = summary.child_of and recorded["parent"] == opening.parent
-    if opening.parent is not None and not mine:
+    if opening.parent is None:
+        return
+    mine = recorded["parent"] if summary.child_of else {}
+    if opening.is_shared:
+        mine = mine | {"seq": opening.parent["seq"]}
+    if mine != opening.parent:
         raise SessionExistsError(
             f"{opening.session} is there already, and {opening.parent['session']} did not start it: "
             "give the child another key"

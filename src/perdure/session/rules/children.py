@@ -6,7 +6,7 @@ is not known here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from perdure import limits, values
@@ -29,24 +29,33 @@ SPAWN, WAIT = "spawn", "wait"
 CANCEL: Final = "perdure:cancel_child"
 """The undo of a start: what a rollback does about a child."""
 
-_AGAIN: Final = "~"
+AGAIN: Final = "~"
 """Stands between a key and a number in the id of a child that was started again under its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """A child as its parent's log has it: its id, the record of its start, and what it is started with."""
+    """A child as its parent's log has it: its id, the record of its start, and what it is started with.
+
+    `by` is the session that has it now: the one that started it, a fork of that, or one that goes on in its place.
+    """
 
     id: str
     seq: int
     key: str
     agent: Callable[..., Any]
     input: Any
+    by: str
 
     @property
     def link(self) -> dict[str, Any]:
         """What the child's opening says of its parent: the session that recorded the start, and where."""
         return {"session": self.id.rpartition("/")[0], "seq": self.seq, "key": self.key}
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another session started it: in whose log the record has another number, perhaps."""
+        return self.by != self.id.rpartition("/")[0]
 
 
 class Kindergarten(Protocol):
@@ -125,8 +134,8 @@ def start_of(agent: Callable[..., Any], given: Any, key: str, *, after_rollback:
 def _check_key(key: str) -> None:
     if not 1 <= len(key) <= limits.NAME_CHARS_MAX:
         raise RefusedError(f"the key of a child is text of 1 to {limits.NAME_CHARS_MAX} characters, not {key!r}")
-    if "/" in key or _AGAIN in key:
-        raise RefusedError(f"{key!r} is no key of a child: / and {_AGAIN} have a meaning in the ids of children")
+    if "/" in key or AGAIN in key:
+        raise RefusedError(f"{key!r} is no key of a child: / and {AGAIN} have a meaning in the ids of children")
 
 
 def starts_elsewhere(everything: Actions, here: Actions, *, after: int) -> list[Action]:
@@ -167,10 +176,12 @@ class Starts:
         if (taken := (yield from journal.take_up(call))) is not None:
             action = taken[0]
         if action is None or action.known is None:
-            action = yield from self._with_key(call)
+            action = (yield from self._with_key(call)) or action
         if action is None:
             yield from journal.siblings_first(call.text(), live=call)
             action = (yield from self._with_key(call)) or (yield from self._first(call, session, key))
+        if action.known is None:  # its id is what cannot be read any more
+            action = yield from self._named(call, action, (yield from lost.child_begun(journal, key)))
         return journal.hand_out(call, action.known or Outcome("abandoned"), None), action.seq
 
     def is_waited_for(self, call: Call) -> bool:
@@ -201,11 +212,13 @@ class Starts:
 
     def _first(self, call: Call, session: str, key: str) -> Steps:
         journal = self._journal
-        if journal.left:
-            yield from lost.refuse_child(journal, key)
+        begun = (yield from lost.child_begun(journal, key)) if journal.left else ""
         found = Actions((yield Find(key_mark(call.key or b""))))
         times = sum(action.key == call.key for action in found.values())
-        child = f"{session}/{key}" + (f"{_AGAIN}{times + 1}" if times else "")
-        action = yield from journal.start(call, None, at_once=False)
-        yield from journal.finish(call, action, Ended(Outcome("result", values.encode(child))), duration_us=0)
-        return journal.ledger.actions[action.seq]
+        child = begun or f"{session}/{key}" + (f"{AGAIN}{times + 1}" if times else "")
+        return (yield from self._named(call, (yield from journal.start(call, None, at_once=False)), child))
+
+    def _named(self, call: Call, action: Action, child: str) -> Steps:
+        ended = Ended(Outcome("result", values.encode(child)))
+        yield from self._journal.finish(call, action, ended, duration_us=0)
+        return self._journal.ledger.actions.get(action.seq, replace(action, outcome=ended.outcome))

@@ -29,9 +29,15 @@ HINT: Final = "If you know that nothing was lost that counts, settle the note th
 """What is said beside each such doubt."""
 
 
-def note(places: int, keys: int = 0, *, source: str, report: dict[str, Any]) -> Draft:
-    """The note that so many places of `source` may each hide the start of an effect, and so many of one with a key."""
-    return Draft("note", {"topic": TOPIC, "places": places, "keys": keys, "source": source, "report": report})
+def note(
+    places: int, keys: int = 0, *, source: str, report: dict[str, Any], children: dict[str, str] | None = None
+) -> Draft:
+    """The note that so many places of `source` may each hide the start of an effect, and so many of one with a key.
+
+    `children` are those of `source`, by key, that have begun though no record of their start can be read.
+    """
+    told = {"topic": TOPIC, "places": places, "keys": keys, "source": source, "report": report}
+    return Draft("note", told if children is None else told | {"children": children})
 
 
 def decided(*, by: str, why: str) -> Draft:
@@ -68,10 +74,21 @@ def ask_first(journal: Journal, call: Call) -> Steps:
     raise Suspended((action.seq,))
 
 
-def refuse_child(journal: Ground, key: str) -> Steps:
-    """Raises `UndecidedError` if a child of this key may have been started where records are lost."""
-    if count := hidden((yield from journal.whole()), keyed=True):
-        raise UndecidedError(
-            f"a child {key!r} may have been started in one of {count} records that cannot be read. Look whether it "
-            f"was. {HINT}"
-        )
+def child_begun(journal: Ground, key: str) -> Steps:
+    """The id of the child that a start under this key, which nothing recorded answers, must have; "" for a new one.
+
+    A child is a session of its own. If it has begun, it is there, and goes on; if it has not, it is given the id that
+    it would have had: whoever was about to begin it would meet the same session. Raises `UndecidedError` where that
+    cannot be told.
+    """
+    entries = yield from journal.whole()
+    notes = [e for e in entries if e.kind == "note" and e.body.get("topic") == TOPIC and not e.body.get("decided")]
+    begun = next((e["children"][key] for e in reversed(notes) if key in e.body.get("children", {})), "")
+    if begun or not (count := hidden(entries, keyed=True)):
+        return begun
+    if "children" in notes[-1].body:
+        return f"{notes[-1]['source']}/{key}"
+    raise UndecidedError(
+        f"a child {key!r} may have been started in one of {count} records that cannot be read. Look whether it "
+        f"was. {HINT}"
+    )
