@@ -62,11 +62,15 @@ def filed(found: Scene, *, session: str, entry: str) -> form.TeamFile:
         total_completion_tokens=int(spent.get("tokens_out", 0)),
         max_budget=facts["investment"],
         total_cost=spent.get("usd", 0.0),
+        token_costs=facts.get("token_costs"),
     )
     shown = form.TeamFile(
         env=form.EnvironmentFile(
             desc=team.env.desc,
-            roles={profile: _role(role, cut_off=profile in found.cut_off) for profile, role in team.env.roles.items()},
+            roles={
+                profile: _role(role, cut_off=profile in found.cut_off or role.recovered)
+                for profile, role in team.env.roles.items()
+            },
             history=team.env.history,
         ),
         investment=facts["investment"],

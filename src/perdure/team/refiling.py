@@ -123,6 +123,8 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
         "model_given": False,
         "told": file.env.history,
     }
+    if cost.token_costs is not None:
+        facts["token_costs"] = cost.token_costs
     if going.imports:
         facts["imports"] = list(going.imports)
     by_profile = {role.profile: role for role in file.env.roles.values()}
