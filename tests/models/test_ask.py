@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any, Literal
 
 import pytest
+from genai_prices import Usage, calc_price
 from pydantic import BaseModel
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.output import NativeOutput, PromptedOutput
 
 import perdure
 from perdure import errors, limits, values
-from perdure.models import Answer, ScriptedModel, ask
+from perdure.models import Answer, ScriptedModel, ask, talk
 from perdure.recovery import FailurePolicy, error_kinds
 from tests.models.server import Asked, Refusal, Reply, serving
 
@@ -78,6 +88,8 @@ def test_a_text_comes_back_with_what_it_cost(store):
         (dict[str, int], {"a": 1}, {"a": 1}),
         (int, {"response": 5}, 5),
         (int, "5", 5),
+        (int, 5, 5),
+        (list[int], [1, 2], [1, 2]),
         (bool, "```\ntrue\n```", True),
         (Literal["yes", "no"], "yes", "yes"),
         (Person | None, {"response": None}, None),
@@ -197,7 +209,7 @@ def test_a_history_is_sent_and_recorded_by_its_digest(store):
         assert run(store, agent) == "I am Bo hello Bo and yes who am I?"
     (call,) = calls(store)
     assert call["history"]["messages"] == 4
-    assert set(call["history"]) == {"messages", "chars", "sha256"}
+    assert set(call["history"]) == {"messages", "bytes", "sha256"}
 
 
 def test_a_message_made_again_at_another_time_is_the_same_history(store):
@@ -211,6 +223,23 @@ def test_a_message_made_again_at_another_time_is_the_same_history(store):
     assert store.run(perdure.agent(agent), "q").status == "failed"
     assert store.run(perdure.agent(agent), "q").result == "a"
     assert len(bodies(store, "action_finished")) == 1
+
+
+def test_histories_are_told_apart_by_what_a_model_is_told():
+    told = [
+        [ModelRequest([UserPromptPart("a")])],
+        [ModelRequest([UserPromptPart("b")])],
+        [ModelRequest([UserPromptPart("a")], instructions="x")],
+        [ModelRequest([UserPromptPart(["a", BinaryContent(b"\xff\x00", media_type="image/png")])])],
+        [ModelRequest([UserPromptPart(["a", BinaryContent(b"\xff\x01", media_type="image/png")])])],
+        [ModelResponse([TextPart("a")])],
+        [ModelResponse([ToolCallPart("look", {"at": 1}, tool_call_id="1")])],
+        [ModelResponse([ToolCallPart("look", {"at": 2}, tool_call_id="1")])],
+        [ModelRequest([ToolReturnPart("look", {"seen": [1]}, tool_call_id="1")])],
+        [ModelRequest([ToolReturnPart("look", {"seen": [2]}, tool_call_id="1")])],
+    ]
+    digests = [talk.Talk("", tuple(history), "x").recorded()["history"]["sha256"] for history in told]
+    assert len(set(digests)) == len(told)
 
 
 @pytest.mark.parametrize("said", [{"role": "robot", "content": "x"}, {"role": "user", "content": 5}, "hello"])
@@ -251,6 +280,20 @@ def test_settings_that_may_hold_a_key_are_recorded_by_name_only():
         assert server.asked[0].headers["x-key"] == "sk-secret"
         assert calls(store)[0]["settings"] == {"temperature": 0.0, "extra_headers": ["x-key"]}
         assert calls(store)[0]["model"] == "openai:small"  # not where it is: another day it is elsewhere
+
+
+def test_the_price_is_that_of_the_table_and_nothing_where_it_knows_none():
+    async def agent(s):
+        return [(await ask(s, model, "x")).usd for model in (server.model, server.model.replace("small", "gpt-4o"))]
+
+    known = float(calc_price(Usage(input_tokens=7, output_tokens=5), "gpt-4o", provider_id="openai").total_price)
+    with serving(lambda _: "ok") as server, perdure.open("memory:") as store:
+        assert run(store, agent) == [0.0, known]
+        assert known > 0
+        assert [body["cost"] for body in bodies(store, "action_finished")] == [
+            {"tokens": 12.0, "usd": 0.0},
+            {"tokens": 12.0, "usd": known},
+        ]
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -303,6 +346,39 @@ def test_what_does_not_pass_is_not_asked_again(refusal, name, kind):
         assert isinstance(outcome.error, errors.ModelFailedError)
         assert (outcome.error.kind, outcome.error.passes) == (name, False)
         assert error_kinds.kind_of(outcome.error, of_action=True) == kind
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "kind"),
+    [
+        ("no JSON", "ModelAPIError", "tool_error"),
+        ('{"object": "chat.completion"}', "UnexpectedModelBehavior", "invalid_output"),
+        ('{"choices": []}', "UnexpectedModelBehavior", "invalid_output"),
+    ],
+)
+def test_a_server_that_replies_nonsense_is_told_as_such(body, name, kind):
+    async def agent(s):
+        await ask(s, server.model, "x")
+
+    with serving(lambda _: Refusal(200, body=body)) as server, perdure.open("memory:") as store:
+        outcome = store.run(perdure.agent(agent), "q")
+        assert len(server.asked) == 1
+        assert outcome.error.kind == name
+        assert error_kinds.kind_of(outcome.error, of_action=True) == kind
+
+
+def test_a_server_that_takes_too_long_is_asked_again():
+    over, slow = threading.Event(), [True]
+
+    async def agent(s):
+        return (await ask(s, server.model, "x", settings={"request_timeout": 0.2})).output
+
+    with serving(lambda _: "late" if slow and slow.pop() and over.wait(60) else "ok") as server:
+        with perdure.open("memory:") as store:
+            assert run(store, agent) == "ok"
+            (failed, _) = bodies(store, "action_finished")
+            assert values.decode(failed["value"]["attributes"]["kind"]) == "ModelRequestTimeout"
+        over.set()
 
 
 def test_a_server_that_is_not_there_is_asked_again():

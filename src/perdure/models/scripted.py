@@ -119,7 +119,7 @@ class ScriptedModel(Model):
     def _reply(self, line: script.Line, number: int, said: str, parameters: ModelRequestParameters) -> ModelResponse:
         text = line.text()
         tokens = line.tokens or (len(said) // _CHARS_PER_TOKEN, len(text) // _CHARS_PER_TOKEN)
-        by_tool = parameters.output_tools and not isinstance(line.reply, str)
+        by_tool = parameters.output_tools and isinstance(line.reply, dict)
         return ModelResponse(
             [ToolCallPart(parameters.output_tools[0].name, text, tool_call_id=f"{LINE}_{number}")]
             if by_tool

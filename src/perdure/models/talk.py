@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pydantic_ai.messages import (
-    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     SystemPromptPart,
@@ -17,6 +15,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_core import to_json
 
 from perdure import limits
 from perdure.errors import RefusedError
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 Said: TypeAlias = "ModelMessage | Mapping[str, Any]"
 """One message of a history: of pydantic-ai, or a mapping with `role` (user, assistant, system) and `content`."""
 
-_VARYING: Final = frozenset({"timestamp", "run_id", "conversation_id", "metadata"})
-"""What no model is told, and differs when a message is made again."""
+_TOLD: Final = ("part_kind", "content", "tool_name", "tool_call_id", "args")
+"""What a history is recognised by, of each part: what the model is told. Times and the like differ when made again."""
 
 
 @dataclass(frozen=True)
@@ -87,24 +86,20 @@ def recorded_text(text: str) -> str | dict[str, Any]:
     if len(text) <= limits.PROMPT_CHARS_MAX:
         return text
     shown = limits.PROMPT_SHOWN_CHARS
-    return {"chars": len(text), "sha256": _digest(text), "start": text[:shown], "end": text[-shown:]}
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return {"chars": len(text), "sha256": digest, "start": text[:shown], "end": text[-shown:]}
 
 
 def _recorded_history(history: Sequence[ModelMessage]) -> dict[str, Any] | None:
     if not history:
         return None
-    told = json.dumps(_plain(json.loads(ModelMessagesTypeAdapter.dump_json(list(history)))), sort_keys=True)
-    return {"messages": len(history), "chars": len(told), "sha256": _digest(told)}
+    told = to_json([_told(message) for message in history], bytes_mode="base64", serialize_unknown=True)
+    return {"messages": len(history), "bytes": len(told), "sha256": hashlib.sha256(told).hexdigest()}
 
 
-def _plain(told: Any) -> Any:
-    if isinstance(told, dict):
-        return {name: _plain(value) for name, value in told.items() if name not in _VARYING and value is not None}
-    return [_plain(value) for value in told] if isinstance(told, list) else told
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def _told(message: ModelMessage) -> list[Any]:
+    parts = [[getattr(part, name, None) for name in _TOLD] for part in message.parts]
+    return [message.kind, message.instructions if isinstance(message, ModelRequest) else None, parts]
 
 
 def _shown(reply: Reply) -> list[ModelRequestPart]:
