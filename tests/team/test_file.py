@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.errors import FormatNewerError, TagError, TeamFileError, UnstorableError
 from perdure.team import Memory, Plan, content, file, message
@@ -258,6 +260,29 @@ def test_values_that_are_nested_without_end_are_refused(theirs: dict[str, Any]) 
     theirs["env"]["more"] = json.loads("[" * 300 + "]" * 300)
     with pytest.raises(TeamFileError, match="deep"):
         loaded(theirs)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8) | st.just(files.IDEA),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+WHOLE = json.loads(file.dumps(files.team(perdure=OURS)))
+
+
+@given(st.sampled_from(files.paths(WHOLE)), ANYTHING)
+def test_a_file_with_anything_in_it_is_read_exactly_or_refused(path: tuple[Any, ...], item: Any) -> None:
+    value = files.put(WHOLE, path, item)
+    if path[:1] != ("perdure",) and path:
+        value["perdure"]["digest"] = None
+    try:
+        team = loaded(value)
+    except (TeamFileError, FormatNewerError):
+        return
+    again = json.loads(file.dumps(team))
+    assert loaded(again) == team
+    assert files.is_within(value, again)
 
 
 # --- our part ---------------------------------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from perdure.errors import TagError
+from perdure.errors import ClassUnknownError, TagError, UnstorableError
 from perdure.team import ActionOutput, Message, content, message, names, outputs
 from tests.team.schemas import CodingContext, Document, Documents, Outer
 
@@ -98,6 +100,7 @@ def test_what_is_not_declared_is_kept() -> None:
     [
         ({"content": 3}, "'m1' does not fit, at 'content'"),
         ({"send_to": [3]}, "'m1' does not fit, at 'send_to'"),
+        ({"send_to": {"Ana": 1}}, "'m1' does not fit, at 'send_to'"),
         ({"cause_by": 3}, "'m1' does not fit, at 'cause_by'"),
         ({"role": None}, "'m1' does not fit, at 'role'"),
         ({"instruct_content": "text"}, "'m1' does not fit, at 'instruct_content'"),
@@ -107,6 +110,38 @@ def test_what_is_not_declared_is_kept() -> None:
 def test_a_form_that_does_not_fit_names_the_message_and_the_key(change: dict[str, Any], words: str) -> None:
     with pytest.raises(TagError, match=words):
         message.load({**message.dump(Message("x", id="m1")), **change})
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+KEYS = [*message.dump(Message("x")), "self", "model_config", "__class__", "__dict__", "metadata"]
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=3))
+def test_a_form_with_anything_in_it_is_a_message_or_an_error_of_ours(change: dict[str, Any]) -> None:
+    try:
+        made = message.load({**message.dump(Message("x", id="m1")), **change})
+    except TagError:
+        return
+    assert isinstance(made.send_to, set)
+    try:
+        form = message.dump(made)
+    except UnstorableError:
+        assert "inf" in repr(change) or "nan" in repr(change)
+        return
+    assert repr(message.dump(message.load(form))) == repr(form)
+
+
+def test_content_that_cannot_be_kept_is_told_as_such() -> None:
+    with pytest.raises(UnstorableError, match=r"\$\.instruct_content\.a: inf"):
+        message.dump(Message("x", instruct_content={"a": float("inf")}))
+    with pytest.raises(ClassUnknownError, match="Document"):
+        message.dump(Message("x", instruct_content=Document()))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3"])

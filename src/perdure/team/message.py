@@ -102,7 +102,9 @@ class Message(BaseModel):
     def _addressed(cls, value: Any) -> set[str]:
         if not value:
             return {ALL}
-        many = value if isinstance(value, Iterable) and not isinstance(value, str | type | BaseModel) else (value,)
+        many = (
+            value if isinstance(value, Iterable) and not isinstance(value, str | type | BaseModel | dict) else (value,)
+        )
         return {name_of(one) for one in many}
 
     @field_serializer("send_to")
@@ -140,7 +142,9 @@ class Message(BaseModel):
 
 def dump(message: Message) -> dict[str, Any]:
     """The plain form of a message, as team.json has it. Raises as `content.dump` does."""
-    return message.model_dump()
+    structured = contents.dump(message.instruct_content)  # not from within pydantic, which would hide what is wrong
+    rest = message.model_dump(exclude={"instruct_content"})
+    return {"id": rest.pop("id"), "content": rest.pop("content"), "instruct_content": structured, **rest}
 
 
 def load(form: Any) -> Message:
