@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from perdure.team.memory import Memory
     from perdure.team.team import Team
 
+KEPT: Final = ("rounds_left", "workspace", "workspace_said", "model", "model_given")
+"""Facts of a team that only our part of a file has."""
+
 OWN: Final = ("name", "profile", "goal", "constraints", "desc", "is_human", "role_id")
 ACTION: Final = ("name", "i_context", "prefix", "desc", "llm_name_or_type")
 _NOT_SAID: Final = (*OWN, "recovered", "enable_memory")
@@ -75,7 +78,7 @@ def filed(found: Scene, *, session: str, entry: str) -> form.TeamFile:
         ),
         investment=facts["investment"],
         idea=facts["idea"],
-        context=form.TeamContextFile(workdir=str(found.folder), cost=cost),
+        context=form.TeamContextFile(cost=cost),
     )
     block = {"session": session, "entry": entry, **_exact(found, shown)}
     return dataclasses.replace(shown, perdure=block)
@@ -110,7 +113,7 @@ def _action(action: Action) -> form.ActionFile:
     own = {name: fields[name] for name in ACTION if name in fields}
     if not isinstance(own.get("i_context"), str):
         own["i_context"] = _json({"i_context": own.get("i_context", "")}).get("i_context", "")
-    return form.ActionFile(**own, class_name=names.name_of(action), more=_json(fields, without=ACTION))
+    return form.ActionFile(**own, class_name=names.full_name(type(action)), more=_json(fields, without=ACTION))
 
 
 def _memory(memory: Memory, kept: Any) -> form.MemoryFile:
@@ -160,6 +163,14 @@ def _exact(found: Scene, shown: form.TeamFile) -> dict[str, Any]:
         "since": _packed(since),
         "sum": _sum(shown),
     }
+
+
+def facts(shown: form.TeamFile) -> dict[str, Any]:
+    """What our part says of the team that the readable one does not: its folder, its rounds, its files."""
+    block = shown.perdure or {}
+    state = _unpacked(block["state"], "state") if "state" in block else {"team": {}, "files": {}}
+    told = {name: state["team"][name] for name in KEPT if name in state["team"]}
+    return told | {"files": state["files"]}
 
 
 def ids(shown: form.TeamFile) -> dict[str, dict[str, Any]]:

@@ -104,7 +104,7 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
     missing = [role.profile for role in file.env.roles.values() if role.profile not in team.env.roles]
     if missing:
         raise TeamFileError(f"the team that goes on hires no {', '.join(missing)}; the file has these roles")
-    found = filing.ids(file)
+    found, known = filing.ids(file), filing.facts(file)
     numbers = {each: number for number, each in enumerate(found)}
     cost = file.context.cost
     facts = {
@@ -123,6 +123,9 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
         "model_given": False,
         "told": file.env.history,
     }
+    facts |= {name: known[name] for name in filing.KEPT if name in known}
+    if team.workspace_said:
+        facts |= team.where(None).facts
     if cost.token_costs is not None:
         facts["token_costs"] = cost.token_costs
     if going.imports:
@@ -134,7 +137,7 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
         "memories": {p: _memories(by_profile.get(p), numbers) for p in team.env.roles},
         "messages": list(found.values()),
         "history": [],
-        "files": {},
+        "files": known["files"],
     }
 
 

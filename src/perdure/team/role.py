@@ -362,10 +362,10 @@ class Role(BaseModel):
         fields = stored(self, "rc", "actions", "planner", "latest_observed_msg", "model", "states", "addresses")
         latest = self.latest_observed_msg
         return {
-            "class": names.name_of(self),
+            "class": names.full_name(type(self)),
             "fields": fields,
             "addresses": sorted(self.addresses),
-            "actions": [{"class": names.name_of(action), "fields": action.dump()} for action in self.actions],
+            "actions": [{"class": names.full_name(type(action)), "fields": action.dump()} for action in self.actions],
             "state": self.rc.state,
             "taken": self.rc.taken,
             "watch": sorted(self.rc.watch),
@@ -388,7 +388,7 @@ class Role(BaseModel):
         self.rc.state = dumped["state"]
 
     def _restore_actions(self, dumped: list[Any]) -> None:
-        mine = {(names.name_of(action), action.name): action for action in reversed(self.actions)}
+        mine = {(names.full_name(type(action)), action.name): action for action in reversed(self.actions)}
         found = []
         for each in dumped:
             key = each["class"], each["fields"]["name"]
