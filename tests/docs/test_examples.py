@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import perdure
+import perdure.models.asking  # loaded once, not in each life
 from perdure.session.declare import AGENT
 from perdure.testing import Report, crash_everywhere
 

@@ -27,6 +27,7 @@ from perdure.cli import (
     options,
     replaying,
     running,
+    teaming,
     telling,
     verifying,
     versions,
@@ -65,6 +66,7 @@ app.command(rich_help_panel=RUN)(checking.demo)
 app.command(rich_help_panel=RUN)(running.run)
 app.command(rich_help_panel=RUN)(running.resume)
 app.command(rich_help_panel=RUN)(running.retry)
+app.add_typer(teaming.app, name="team", rich_help_panel=RUN)
 app.command(rich_help_panel=LOOK)(looking.ls)
 app.command(rich_help_panel=LOOK)(looking.show)
 app.command(rich_help_panel=LOOK)(logs.log)

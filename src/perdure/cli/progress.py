@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import threading
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -23,8 +23,11 @@ from perdure.cli.text import duration
 from perdure.errors import PerdureError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from perdure.runtime.listed import SessionInfo
     from perdure.runtime.store import AgentStore
+    from perdure.stores.observing import Event
 
 TICK_S: Final = 0.5
 """How often the store is asked."""
@@ -33,11 +36,33 @@ _END: Final = b"\0"
 _STOPPING: Final = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM"}
 
 
-class Progress:
-    """Within it the run is watched. `show` tells how it goes: on a terminal in one line that moves, else in lines."""
+class View(Protocol):
+    """What is told of a run: lines that stay, and a picture that moves."""
 
-    def __init__(self, store: AgentStore, session: str, *, show: bool) -> None:
-        self._store, self._session, self._show = store, session, show
+    def hear(self, event: Event) -> None:
+        """Is told what is done, in the thread that does it."""
+
+    def look(self) -> None:
+        """Takes in what there is to be known now."""
+
+    def news(self) -> list[str]:
+        """The lines that were not told yet."""
+
+    def picture(self) -> RenderableType:
+        """How it is now."""
+
+    def line(self) -> str:
+        """The same on one line."""
+
+
+class Progress:
+    """Within it the run is watched. `show` tells how it goes: on a terminal in one line that moves, else in lines.
+
+    With a `view` it tells what that has to tell.
+    """
+
+    def __init__(self, store: AgentStore, session: str, *, show: bool, view: View | None = None) -> None:
+        self._store, self._session, self._show, self._view = store, session, show, view if show else None
         self._began = clock.monotonic_s()
         self._first: SessionInfo | None = None
         self._last = ""
@@ -49,6 +74,9 @@ class Progress:
         self._writing.setblocking(False)  # noqa: FBT003 - positional only
         self._first = self._info()
         self._old_wakeup = _wake(self._writing.fileno())
+        if self._view is not None:
+            self._view.look()
+            self._unhear = self._store.observe(self._view.hear)
         if self._live is not None:
             self._live.start()
         self._thread.start()
@@ -58,6 +86,9 @@ class Progress:
         _wake(self._old_wakeup)
         self._writing.send(_END)
         self._thread.join()
+        if self._view is not None:
+            self._unhear()
+            self._tell_news(self._view)
         if self._live is not None:
             self._live.stop()
         self._reading.close()
@@ -70,6 +101,8 @@ class Progress:
         info = self._info()
         if info is None:
             return ""
+        if self._view is not None:
+            return f"{self._view.line()}, {info.status}"
         before = self._first
         actions = _grown(info.actions, before.actions if before else 0, "actions")
         saves = _grown(info.saves, before.saves if before else 0, "saves")
@@ -98,7 +131,20 @@ class Progress:
             elif self._show:
                 self._tell()
 
+    def _tell_news(self, view: View) -> None:
+        view.look()
+        for line in view.news():
+            if self._live is not None:
+                self._live.console.print(Text(line))
+            else:
+                output.warn(line)
+
     def _tell(self) -> None:
+        if self._view is not None:
+            self._tell_news(self._view)
+            if self._live is not None:
+                self._live.update(self._view.picture(), refresh=True)
+            return
         told = self.line()
         if self._live is not None:
             self._live.update(Text(told), refresh=True)

@@ -242,6 +242,7 @@ def _drive(
     outcome = running.watched(
         opened,
         change["into"],
+        fn,
         show=progress,
         as_json=as_json,
         go=lambda: opened.drive(session, fn=fn if target else None, **change),

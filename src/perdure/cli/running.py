@@ -7,6 +7,7 @@ import importlib
 import json
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -80,12 +81,14 @@ def run(
         outcome = watched(
             opened,
             session,
+            fn,
             show=progress,
             as_json=as_json,
             go=lambda: opened.run(
                 fn, session, input=given, labels=labels, wait_s=wait, accept_change=accept_change, restore=restore
             ),
         )
+        outcome = with_lack(opened, session, fn, outcome)
     end(outcome, session, where, as_json=as_json)
 
 
@@ -109,15 +112,16 @@ def resume(
         if preview:
             foreseeing.show(opened.preview_resume(session), as_json=as_json)
             return
-        if entry := opened.info(session).entry:
-            load(entry)
+        fn = load(entry) if (entry := opened.info(session).entry) else None
         outcome = watched(
             opened,
             session,
+            fn,
             show=progress,
             as_json=as_json,
             go=lambda: opened.resume(session, accept_change=accept_change, wait_s=wait, restore=restore),
         )
+        outcome = with_lack(opened, session, fn, outcome)
     end(outcome, session, where, as_json=as_json)
 
 
@@ -145,11 +149,11 @@ def retry(
     where = place(store)
     told: dict[str, Any] = {"reason": reason, "by": chosen_by(by), "strategy": strategy, "at": as_point(at)}
     with where.open(runs=True) as opened:
-        if entry := opened.info(session).entry:
-            load(entry)
+        fn = load(entry) if (entry := opened.info(session).entry) else None
         outcome = watched(
             opened,
             session,
+            fn,
             show=progress,
             as_json=as_json,
             go=lambda: opened.retry(session, accept_change=accept_change, wait_s=wait, **told),
@@ -168,6 +172,19 @@ def load(target: str) -> Callable[..., Any]:
         raise EntryError(f"{target} cannot be imported: {type(error).__name__}: {error}") from error
 
 
+def with_lack(store: AgentStore, session: str, fn: Callable[..., Any] | None, outcome: Outcome) -> Outcome:
+    """The outcome; of an idle team, with what it lacks as the reason."""
+    if outcome.status != "idle" or not is_team(fn):
+        return outcome
+    facts = store.state_at(session, parts=["team"])["team"]
+    return replace(outcome, reason=importlib.import_module("perdure.team.steps").lack(facts))
+
+
+def is_team(fn: Callable[..., Any] | None) -> bool:
+    """Whether this is the function of a team."""
+    return hasattr(fn, "hire")
+
+
 def find_from_here() -> None:
     """Modules are found from the current folder, too."""
     here = str(Path.cwd())
@@ -175,11 +192,23 @@ def find_from_here() -> None:
         sys.path.insert(0, here)
 
 
-def watched(store: AgentStore, session: str, *, show: bool | None, as_json: bool, go: Callable[[], Outcome]) -> Outcome:
-    """Runs and watches. What the agent prints goes to stderr when stdout is for one JSON document."""
+def watched(
+    store: AgentStore,
+    session: str,
+    fn: Callable[..., Any] | None,
+    *,
+    show: bool | None,
+    as_json: bool,
+    go: Callable[[], Outcome],
+) -> Outcome:
+    """Runs and watches `fn`. What the agent prints goes to stderr when stdout is for one JSON document."""
     progress = importlib.import_module("perdure.cli.progress")
     aside = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
-    with aside, progress.Progress(store, session, show=sys.stderr.isatty() if show is None else show):
+    is_shown, view = sys.stderr.isatty() if show is None else show, None
+    if is_shown and is_team(fn):
+        team_view = importlib.import_module("perdure.cli.team_view")
+        view = team_view.TeamView(store, session, begins=not sys.stderr.isatty())
+    with aside, progress.Progress(store, session, show=is_shown, view=view):
         try:
             return go()
         except KeyboardInterrupt:
@@ -278,8 +307,12 @@ def tell_question(question: Question, session: str, where: Place) -> None:
         )
 
 
-def _idle(_outcome: Outcome, session: str, where: Place) -> None:
-    output.warn(f"{session} is idle: nothing was sent. {where.command('send', session, 'TEXT')}")
+def _idle(outcome: Outcome, session: str, where: Place) -> None:
+    if outcome.reason:
+        more = ("invest", session, "USD") if outcome.reason.endswith("spent") else ("rounds", session, "N")
+        output.warn(f"{session} is idle: {outcome.reason}. For more: {where.command('team', *more)}")
+    else:
+        output.warn(f"{session} is idle: nothing was sent. {where.command('send', session, 'TEXT')}")
     output.warn(f"then: {where.command('resume', session)}")
 
 

@@ -80,7 +80,7 @@ class Output:
             return text
         call = next((call for call in message.tool_calls if call.tool_name == TOOL), None)
         if call is not None:
-            text = call.args_as_json_str()
+            text = call.args if isinstance(call.args, str) else call.args_as_json_str()
         elif message.tool_calls and not text.strip():
             raise UnusableError(f"There is no tool {message.tool_calls[0].tool_name!r}; answer by the tool {TOOL!r}.")
         return self._first_valid(text)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from perdure.team.llm import LLM
     from perdure.team.memory import Memory
     from perdure.team.message import Message
-    from perdure.team.names import register
+    from perdure.team.names import name_of, register
     from perdure.team.outputs import ActionOutput
     from perdure.team.plan import Plan, Task, TaskResult
     from perdure.team.planner import Planner
@@ -36,6 +36,7 @@ __all__ = [
     "Team",
     "UserRequirement",
     "agent",
+    "name_of",
     "register",
     "workspace",
     "write_file",
@@ -58,6 +59,7 @@ _LATE = {
     "Team": "perdure.team.team",
     "UserRequirement": "perdure.team.action",
     "agent": "perdure.team.steps",
+    "name_of": "perdure.team.names",
     "register": "perdure.team.names",
     "workspace": "perdure.team.workplace",
     "write_file": "perdure.team.workplace",

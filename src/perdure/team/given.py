@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from perdure.errors import RefusedError
 
-ROUNDS: Final = 5
+ROUNDS: Final = 10
 """How many rounds a team has if nobody says."""
 
 GIVEN: Final = ("idea", "send_to", "n_round", "investment", "model", "workspace")

@@ -197,7 +197,7 @@ class Role(BaseModel):
     def _get_prefix(self) -> str:
         if self.desc:
             return self.desc
-        parts = [f"You are {self.name}, a {self.profile}." if self.name else f"You are a {self.profile}."]
+        parts = [f"You are {self.name}, the {self.profile}." if self.name else f"You are the {self.profile}."]
         parts += [f"Your goal: {self.goal}."] if self.goal else []
         parts += [f"Keep to this: {self.constraints}."] if self.constraints else []
         env = self.rc.env

@@ -38,6 +38,10 @@ class Table:
         self.by_id = {each["id"]: messages.load(each) for each in recorded}
         self._numbers = {each["id"]: number for number, each in enumerate(recorded)}
 
+    def bind(self, recorded: list[dict[str, Any]]) -> None:
+        """New messages are put there: the list of the state as it is now, with those that are known."""
+        self._recorded = recorded
+
     def __contains__(self, message: Message) -> bool:
         return message.id in self._numbers
 

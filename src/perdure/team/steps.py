@@ -83,6 +83,8 @@ class Live:
     async def step(self, s: AsyncSession) -> None:
         """Opens the team's state, or plays one round, or says that the team is done."""
         self._at = None  # what an error leaves behind is not taken for the state
+        if self.table is not None:
+            self.table.bind(s.state["messages"])
         if self.table is None:
             self._open(s)
         elif self.env.is_idle:
@@ -183,10 +185,14 @@ def lack(facts: Mapping[str, Any]) -> str:
     """What keeps a team from another round; "" for nothing."""
     if facts["rounds_left"] <= 0:
         return f"its {facts['round']} rounds are used"
-    spent = facts["spent"].get("usd", 0.0)
-    if spent >= facts["investment"]:
-        return f"{spent:g} of {facts['investment']:g} USD are spent"
+    if is_spent(facts):
+        return f"{facts['spent'].get('usd', 0.0):g} of {facts['investment']:g} USD are spent"
     return ""
+
+
+def is_spent(facts: Mapping[str, Any]) -> bool:
+    """Whether what models may cost is spent."""
+    return bool(facts["spent"].get("usd", 0.0) >= facts["investment"])
 
 
 def _check_hired(team: Team, state: Mapping[str, Any]) -> None:
