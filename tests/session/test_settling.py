@@ -136,7 +136,7 @@ def test_what_was_sent_before_the_holder_went_is_delivered_by_whoever_comes(stor
     open_ = store.session("s")
     store.settle("s", seq, "done", result="by hand")
     open_.close()
-    store.pause("s")
+    store.edit("s", {"n": 2})
     assert [entry["how"] for entry in store.log("s") if entry.kind == "settled"] == ["result"]
     with store.session("s") as s:
         assert s.call(shop.pay, 3) == "by hand"

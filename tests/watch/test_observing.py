@@ -195,7 +195,7 @@ def test_a_person_who_decides_is_told_of_as_records(watched):
     store, seen = watched
 
     @perdure.action(effect="once")
-    def hangs() -> None:
+    def hangs() -> int:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -9,8 +9,9 @@ import typer
 
 from perdure.cli import foreseeing, options, output
 from perdure.cli.place import place
-from perdure.cli.running import parsed
+from perdure.cli.running import load, parsed
 from perdure.cli.text import as_point, choice, chosen_by
+from perdure.errors import EntryError
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
@@ -109,6 +110,9 @@ def settle(
         Path | None,
         typer.Option("--result-file", metavar="FILE", exists=True, dir_okay=False, help="The same, as JSON in a file."),
     ] = None,
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Take the result as it is, whatever the action's function returns.")
+    ] = False,
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Why you think so; recorded.")] = "",
     by: options.By = None,
     store: options.Store = None,
@@ -116,7 +120,8 @@ def settle(
 ) -> None:
     """Decide about an action in doubt: done, not-done or abandoned.
 
-    It happened (done), it did not and runs again (not-done), or it is never to run (abandoned).
+    It happened (done), it did not and runs again (not-done), or it is never to run (abandoned). A result is checked
+    by the code of the session, where that is here.
     """
     given = [one for one in (result, result_text, result_file) if one is not None]
     if len(given) > 1:
@@ -129,10 +134,23 @@ def settle(
         value = result_text if result is None else parsed(result, option="--result")
     where = place(store)
     with where.open() as opened:
-        opened.settle(session, seq, how, result=value, by=chosen_by(by), why=why)
+        is_checked = how == "done" and not unchecked and _is_loaded(opened.info(session).entry)
+        opened.settle(session, seq, how, result=value, by=chosen_by(by), why=why, unchecked=not is_checked)
         held = opened.info(session).owner
     told = {"session": session, "seq": seq, "how": how}
     _decided(told, where.command("resume", session), as_json=as_json, held=held)
+
+
+def _is_loaded(entry: str) -> bool:
+    """Whether the code of the session is here, so that a result can be checked by it; else that is told."""
+    if not entry:
+        return False
+    try:
+        load(entry)
+    except EntryError as error:
+        output.warn(f"the result is not checked, as the code of the session is not here: {error}")
+        return False
+    return True
 
 
 def answer(

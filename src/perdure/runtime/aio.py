@@ -289,10 +289,19 @@ class AsyncStore(AsyncWatching, AsyncStopping, AsyncJournal):
         return await in_thread(self._store.questions, session)
 
     async def settle(
-        self, session: str, seq: int, how: str, *, result: Any = None, by: str = "", why: str = ""
+        self,
+        session: str,
+        seq: int,
+        how: str,
+        *,
+        result: Any = None,
+        by: str = "",
+        why: str = "",
+        unchecked: bool = False,
     ) -> None:
         """See `AgentStore.settle`."""
-        await in_thread(self._store.settle, session, seq, how, result=result, by=by, why=why)
+        told: dict[str, Any] = {"by": by, "why": why, "unchecked": unchecked}
+        await in_thread(self._store.settle, session, seq, how, result=result, **told)
 
     async def answer(self, session: str, question: int | str, answer: Any, *, by: str = "") -> None:
         """See `AgentStore.answer`."""

@@ -27,6 +27,7 @@ from perdure.runtime.keeping import Keeping
 from perdure.runtime.listed import SessionInfo, damaged
 from perdure.runtime.moving import Moving
 from perdure.runtime.outcome import Outcome, Question
+from perdure.runtime.resulting import checked
 from perdure.runtime.running import Running
 from perdure.runtime.snapshots import Snapshots
 from perdure.session.face import POINT_HIDDEN
@@ -234,13 +235,27 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
             return ()
         return self._own_questions(session_of(effect.key))
 
-    def settle(self, session: str, seq: int, how: str, *, result: Any = None, by: str = "", why: str = "") -> None:
+    def settle(
+        self,
+        session: str,
+        seq: int,
+        how: str,
+        *,
+        result: Any = None,
+        by: str = "",
+        why: str = "",
+        unchecked: bool = False,
+    ) -> None:
         """Decides about an action in doubt.
 
         `done` (its call is answered with `result`), `not-done` (it runs again) or `abandoned` (it is never run, its
         call raises `AbandonedError`). Durable on return. Whoever runs the session takes the decision as it does an
         answer, if the action is still in doubt then. The note of lost records is settled as `not-done` to say that no
-        effect in them counts. Raises `UndecidedError`; `HeldError` when somebody runs it, for such a note, or an action
+        effect in them counts.
+
+        Where the function of the action is known here (declared, or loaded in the module that the session runs) and
+        says what it returns, the `result` must be that: JSON is made into it, what cannot be is refused; `unchecked`
+        takes it as it is. Raises `UndecidedError`; `HeldError` when somebody runs it, for such a note, or an action
         that has an outcome.
         """
         if how not in SETTLED:
@@ -255,6 +270,9 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
             )
         if action.known and how != "abandoned" and action.known.how not in ("unstorable", "error"):
             raise UndecidedError(f"{session}: {_doubt(actions, seq)} is not in doubt: {action.known.how}")
+        if how == "done" and not unchecked:
+            summary = find(self.backend, session)
+            result = checked(session, summary.entry if summary is not None else "", action.name, result)
         decided = settling.decision(how, result=result, why=why, guard=self.backend.guard)
         try:
             self._write(session, settling.settlement(actions, seq, decided, by=by))

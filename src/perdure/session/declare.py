@@ -11,6 +11,7 @@ import sys
 from collections import ChainMap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
+from weakref import WeakValueDictionary
 
 from perdure import limits
 from perdure.errors import RefusedError
@@ -34,6 +35,9 @@ FILE_MODULE: Final = "perdure_entry_"
 
 UNDOS: dict[str, Callable[..., Any]] = {}
 """The functions that undo, by module and name: found again after a crash because their module declares them again."""
+
+ACTIONS: Final[WeakValueDictionary[tuple[str, str, str], Callable[..., Any]]] = WeakValueDictionary()
+"""The actions that are declared in this process: by what the log calls them, their module, and their place in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,7 @@ def action(
 
         declared = functools.wraps(fn)(await_call if inspect.iscoroutinefunction(fn) else call)
         setattr(declared, DECLARED, options)
+        ACTIONS[name, getattr(fn, "__module__", None) or "", getattr(fn, "__qualname__", "")] = declared
         return cast("Callable[P, T]", declared)
 
     return declare

@@ -1,0 +1,105 @@
+"""What the result of an action must be: what its function says that it returns, where that function is known here.
+
+Whoever settles a doubt gives the result by hand. What the code could not take is met now, not in the middle of a run.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+import typing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from perdure import values
+from perdure.errors import UndecidedError
+from perdure.log.readable import json_of
+from perdure.session.declare import ACTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_UNKNOWN: Final = object()
+"""Nothing is known of what it returns."""
+
+
+def checked(session: str, entry: str, name: str, result: Any) -> Any:
+    """The result as the code takes it: made of JSON into what the function of action `name` returns, if it must be.
+
+    `entry` is what the session runs. Nothing is imported: of a function that is not here, or says nothing, the result
+    stays as it is. Raises `UndecidedError`, which says where the result is wrong.
+    """
+    returns = _returns(entry, name)
+    if returns is _UNKNOWN:
+        return result
+    made, why = _made(returns, result)
+    if not why:
+        return made
+    kind = getattr(returns, "__qualname__", None) or str(returns)
+    raise UndecidedError(
+        f"{session}: {values.describe(result)} is no result of {name}, which returns {kind}: {why}. Nothing was "
+        "written. To record it as it is all the same: --unchecked (unchecked=True)"
+    )
+
+
+def _returns(entry: str, name: str) -> Any:
+    """What the function of that name says that it returns. `_UNKNOWN` if several say different things."""
+    known = [_hint(fn) for (action, _, _), fn in list(ACTIONS.items()) if action == name] or [
+        _hint(fn) for fn in _in_module(entry, name)
+    ]
+    first = known[0] if known else _UNKNOWN
+    return first if all(hint == first for hint in known) else _UNKNOWN
+
+
+def _in_module(entry: str, name: str) -> Iterator[Callable[..., Any]]:
+    """The function of that name beside the one that the session runs, which need not be declared."""
+    place, _, _ = entry.rpartition(":")
+    path = str(Path(place).resolve()) if place.endswith(".py") else None
+    for module in list(sys.modules.values()):
+        if (getattr(module, "__file__", None) == path) if path else (getattr(module, "__name__", None) == place):
+            found: Any = module
+            for part in name.split("."):
+                found = getattr(found, part, None)
+            if inspect.isfunction(found):
+                yield found
+            return
+
+
+def _hint(fn: Callable[..., Any]) -> Any:
+    inner = inspect.unwrap(fn)
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        return _UNKNOWN
+    try:
+        return typing.get_type_hints(inner, include_extras=True).get("return", _UNKNOWN)
+    except (NameError, TypeError, AttributeError):
+        return _UNKNOWN  # what it names is not there at run time
+
+
+def _made(returns: Any, result: Any) -> tuple[Any, str]:
+    """(the result, ""), of JSON made into that type; or (None, where it is wrong)."""
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic.errors import PydanticUserError
+
+    try:
+        adapter = TypeAdapter(returns)
+    except (PydanticUserError, NameError, TypeError):
+        return result, ""  # of a type that cannot be judged
+    try:
+        adapter.validate_python(result, strict=True)
+    except ValidationError as error:
+        wrong = error
+    else:
+        return result, ""
+    try:
+        return adapter.validate_json(json.dumps(json_of(result)), strict=True), ""
+    except ValidationError as error:
+        wrong = error
+    except (TypeError, ValueError):
+        pass  # no JSON: what was said of the value itself holds
+    return None, "; ".join(f"{_place(one['loc'])}{one['msg']}" for one in wrong.errors()[:3])
+
+
+def _place(path: tuple[int | str, ...]) -> str:
+    steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return f"{steps.removeprefix('.')}: " if steps else ""
