@@ -11,6 +11,7 @@ import pytest
 
 import perdure
 from perdure.errors import UndecidedError
+from perdure.session.declare import ACTIONS
 
 
 @perdure.storable("tests.Receipt")
@@ -140,6 +141,17 @@ def test_what_did_not_happen_is_not_looked_at(store: Any) -> None:
     store.settle("s", doubt(store, "pay"), "not-done")
     with pytest.raises(Killed):
         store.run(agent, "s")  # it runs again
+
+
+def test_one_of_that_name_elsewhere_is_another(store: Any) -> None:
+    @perdure.action(effect="once", name="pay")
+    def other(amount: int) -> str:
+        return str(amount)
+
+    key = next(key for key, fn in ACTIONS.items() if fn is other)
+    ACTIONS["pay", "elsewhere", "pay"] = ACTIONS.pop(key)
+    with pytest.raises(UndecidedError, match="returns Receipt"):
+        store.settle("s", doubt(store, "pay"), "done", result="five")
 
 
 def test_functions_of_one_name_that_say_different_things_say_nothing(store: Any) -> None:

@@ -18,7 +18,8 @@ from perdure.log.readable import json_of
 from perdure.session.declare import ACTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from types import ModuleType
 
 _UNKNOWN: Final = object()
 """Nothing is known of what it returns."""
@@ -44,26 +45,32 @@ def checked(session: str, entry: str, name: str, result: Any) -> Any:
 
 
 def _returns(entry: str, name: str) -> Any:
-    """What the function of that name says that it returns. `_UNKNOWN` if several say different things."""
-    known = [_hint(fn) for (action, _, _), fn in list(ACTIONS.items()) if action == name] or [
-        _hint(fn) for fn in _in_module(entry, name)
-    ]
-    first = known[0] if known else _UNKNOWN
-    return first if all(hint == first for hint in known) else _UNKNOWN
+    """What the function of that name says that it returns. `_UNKNOWN` if several say different things.
+
+    Those of the module that the session runs go before others of that name.
+    """
+    module = _module_of(entry)
+    found = [(place, fn) for (action, place, _), fn in list(ACTIONS.items()) if action == name]
+    mine = [fn for place, fn in found if module is not None and place == module.__name__]
+    hints = [_hint(fn) for fn in mine or [fn for _, fn in found] or _in_module(module, name)]
+    return hints[0] if hints and all(hint == hints[0] for hint in hints) else _UNKNOWN
 
 
-def _in_module(entry: str, name: str) -> Iterator[Callable[..., Any]]:
-    """The function of that name beside the one that the session runs, which need not be declared."""
+def _module_of(entry: str) -> ModuleType | None:
+    """The module that the session runs, if it is loaded."""
     place, _, _ = entry.rpartition(":")
-    path = str(Path(place).resolve()) if place.endswith(".py") else None
-    for module in list(sys.modules.values()):
-        if (getattr(module, "__file__", None) == path) if path else (getattr(module, "__name__", None) == place):
-            found: Any = module
-            for part in name.split("."):
-                found = getattr(found, part, None)
-            if inspect.isfunction(found):
-                yield found
-            return
+    if not place.endswith(".py"):
+        return sys.modules.get(place)
+    path = str(Path(place).resolve())
+    return next((m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == path), None)
+
+
+def _in_module(module: ModuleType | None, name: str) -> list[Callable[..., Any]]:
+    """The function of that name in it, which need not be declared."""
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return [found] if inspect.isfunction(found) else []
 
 
 def _hint(fn: Callable[..., Any]) -> Any:
