@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from tests.servers import places
 
 HERE = Path(__file__).parent
 STEPS = 6
@@ -76,6 +77,22 @@ def test_all_sessions_go_on_nothing_is_lost_and_nothing_done_twice(kind: str, tm
 def test_two_hundred_sessions_go_on(kind: str, tmp_path: Path) -> None:
     full = os.environ.get("PERDURE_STORM") == "full"
     check(kind, str(tmp_path / "agents.db"), tmp_path, 200 if full else 12)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", ["threads", "loop"])
+@pytest.mark.parametrize("place", [places.POSTGRES], indirect=True)
+def test_on_a_server_all_go_on_too(kind: str, place: places.Place, tmp_path: Path) -> None:
+    full = os.environ.get("PERDURE_STORM") == "full"
+    check(kind, place.url, tmp_path, 200 if full else 12)
+
+
+@pytest.mark.parametrize("place", [places.POSTGRES], indirect=True)
+def test_on_a_server_a_service_that_acknowledges_before_it_records_is_noticed(
+    place: places.Place, tmp_path: Path
+) -> None:
+    _, said = deploy("hasty", place.url, tmp_path, 8)
+    assert "lost: job-7 0" in said
 
 
 def test_a_service_that_acknowledges_before_it_records_is_noticed(tmp_path: Path) -> None:

@@ -108,3 +108,24 @@ def agent(s: perdure.Session) -> str:
         s.state["steps"] = step + 1
         s.save()
     return f"{s.state['steps']} steps, {s.strategy}"
+
+
+@perdure.agent(append_only=["messages"], failures=POLICY)
+async def async_agent(s: perdure.AsyncSession) -> str:
+    """The same in an event loop."""
+    messages = s.state["messages"] = [{"role": "system", "content": "go"}]
+    s.state["steps"] = 0
+    for step in range(STEPS):
+        if step == HARD:
+            await s.checkpoint("before")
+        messages.append({"role": "user", "content": f"step {step} {s.strategy}"})
+        reply = await s.call(model, messages=messages)
+        messages.append(reply)
+        await s.save()
+        for asked in reply["tool_calls"]:
+            given = json.loads(asked["function"]["arguments"])
+            result = await s.call(TOOLS[asked["function"]["name"]], **given)
+            messages.append({"role": "tool", "tool_call_id": asked["id"], "content": result})
+        s.state["steps"] = step + 1
+        await s.save()
+    return f"{s.state['steps']} steps, {s.strategy}"
