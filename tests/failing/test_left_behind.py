@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 import perdure
 from perdure.errors import KeyReusedError
 from perdure.recovery import FailurePolicy
-from perdure.testing import crash_everywhere
+from perdure.session.rules.call import Done, NotDone
+from perdure.session.rules.core import Journal
+from perdure.testing import Doubt, crash_everywhere
 
 WAYS = ("first", "second", "third")
 POLICY = FailurePolicy(after=2, strategies=WAYS)
@@ -77,6 +80,55 @@ def test_nothing_of_a_strategy_that_was_left_goes_on(store):
     assert [c.strategy for c in store.detail("s").choices if c.do == "next"] == ["second", "third"]
 
 
+@perdure.agent
+def helper(s: perdure.Session) -> str:
+    """One of another way than the third waits for a person."""
+    s.state["task"] = s.input
+    return s.input if "third" in s.input else s.ask(f"{CANARY}{s.input}: shall I?", key="may")
+
+
+@perdure.agent(failures=POLICY)
+def delegating(s: perdure.Session) -> str:
+    s.checkpoint("start")
+    way, task = s.strategy, s.receive(wait_s=0)
+    prompts.append(f"{task} the {way} way")
+    child = s.spawn(helper, input=f"do it the {way} way", key="helper")
+    if way == "second":
+        s.ask(f"{CANARY}the {way} way?", key="go", choices=["yes", "no"])
+    return f"{s.call(build, way)}: {child.result()}"
+
+
+def in_queues(store: perdure.AgentStore, text: str) -> list[str]:
+    """Where this text still waits for somebody: questions, and what lies in an inbox."""
+    found = [question.prompt for info in store.sessions() for question in store.questions(info.id)]
+    found += [repr(item) for info in store.sessions() for item in store.backend.inbox(info.id)]
+    return [one for one in found if text in one]
+
+
+def brought_to_the_third(store: perdure.AgentStore) -> Any:
+    outcome = store.run(delegating, "s")
+    assert outcome.status == "idle"
+    store.send("s", "the task", by="alex")
+    assert store.run(delegating, "s").status == "waiting"
+    assert in_queues(store, "the second way")
+    (asked,) = [q for q in store.questions("s") if q.session == "s"]
+    store.answer("s", asked.seq, "no", by="alex")  # nobody has taken it when somebody else decides otherwise
+    store.rollback("s", "start", strategy="third", by="alex")
+    return store.run(delegating, "s")
+
+
+def test_nothing_of_a_strategy_that_was_left_waits_in_a_queue(store):
+    prompts.clear()
+    outcome = brought_to_the_third(store)
+    assert outcome.result == "built: do it the third way"
+    assert set(prompts) == {f"the task the {way} way" for way in WAYS}, "each is given what was sent, and no more"
+    for way in WAYS[:2]:
+        assert in_queues(store, f"the {way} way") == []
+        goes_on = [info.id for info in store.sessions() if info.status != "cancelled"]
+        assert [one for one in goes_on if f"the {way} way" in repr(store.state_at(one))] == []
+    assert sum(info.status == "cancelled" for info in store.sessions(parent="s")) == 2
+
+
 def payer(paid: Path, *, keyed: bool, ignore: tuple[str, ...] = ("order", "at")) -> Any:
     """It pays, with an id and a time that differ each time, and then fails twice out of three ways."""
     key = (lambda amount, **_: amount) if keyed else None
@@ -95,6 +147,7 @@ def payer(paid: Path, *, keyed: bool, ignore: tuple[str, ...] = ("order", "at"))
         s.state["receipt"] = s.call(pay, amount=10, order=order, at=at)
         return s.call(build, way)
 
+    agent.pay = pay
     return agent
 
 
@@ -177,3 +230,77 @@ def test_killed_anywhere_on_the_way_to_the_third_strategy_it_pays_once(tmp_path)
         return Counter(paid.read_text().split() if paid.exists() else ())
 
     crash_everywhere(agent, effects=effects, fresh=lambda: paid.unlink(missing_ok=True), folder=folder)
+
+
+INSTRUCTIVE = None if os.environ.get("PERDURE_STORM") == "full" else ("effect.before", "effect.after", "append.after")
+
+
+@pytest.fixture
+def lived(tmp_path: Path) -> Any:
+    """What runs an agent that has no key everywhere: what was asked on the way, by what was known of it."""
+    paid, doubts, folder = tmp_path / "paid", tmp_path / "doubts", tmp_path / "lives"
+    folder.mkdir()
+
+    def effects() -> Counter[str]:
+        assert times(paid) <= 1, "paid twice"
+        return Counter(pay=times(paid))
+
+    def settle(doubt: Doubt) -> Done | NotDone:
+        with doubts.open("a") as file:
+            file.write(f"{doubt.name} {doubt.happened}\n")
+        return Done("receipt of 10") if times(paid) else NotDone()
+
+    def run(made: Any) -> Counter[str]:
+        crash_everywhere(
+            made(paid, keyed=False),
+            effects=effects,
+            answers={"pay?": "reuse"},
+            settle=settle,
+            points=INSTRUCTIVE,
+            fresh=lambda: paid.unlink(missing_ok=True),
+            folder=folder,
+        )
+        return Counter(doubts.read_text().splitlines())
+
+    return run
+
+
+def stepping_payer(paid: Path, *, keyed: bool) -> Any:
+    """The same in steps."""
+    pay = payer(paid, keyed=keyed).pay
+
+    @perdure.steps(failures=POLICY)
+    def agent(s: perdure.Session) -> None:
+        if not s.state:
+            s.state["receipt"] = ""
+            return
+        way, order, at = s.strategy, str(s.uuid()), s.now().timestamp()
+        s.state["receipt"] = s.call(pay, amount=10, order=order, at=at)
+        s.complete(s.call(build, way))
+
+    return agent
+
+
+@pytest.mark.parametrize("made", [payer, stepping_payer], ids=["script", "steps"])
+def test_killed_anywhere_without_a_key_nothing_is_paid_twice_and_what_is_in_doubt_is_asked(lived, made):
+    asked = lived(made)
+    assert asked["pay False"] > 0, "killed before the effect: a person is asked all the same"
+    assert asked["pay True"] > 0, "killed behind it"
+
+
+def test_a_build_that_pays_again_after_a_rollback_unasked_is_caught(lived, monkeypatch):
+    def unasked(_self: Any, _call: Any) -> Any:
+        yield from ()
+
+    monkeypatch.setattr(Journal, "_ask_if_standing", unasked)
+    with pytest.raises(AssertionError, match="paid twice"):
+        lived(payer)
+
+
+def test_a_build_that_runs_what_is_in_doubt_again_is_caught(lived, monkeypatch):
+    def again(_self: Any, _call: Any, _action: Any) -> Any:
+        yield from ()
+
+    monkeypatch.setattr(Journal, "settle_doubt", again)
+    with pytest.raises(AssertionError, match="paid twice"):
+        lived(payer)

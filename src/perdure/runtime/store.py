@@ -220,7 +220,7 @@ class AgentStore(Running, Branching, Keeping, Moving, Snapshots):
         actions, asked = self._decidable(session)
         found = []
         for seq in summary.waits:
-            if seq in asked:
+            if seq in asked and summary.status not in OVER:  # nobody waits for an answer any more
                 found.append(_question(asked[seq], session))
             elif seq in actions and (of_key := self._questions_of_key(actions, seq)):
                 found += of_key
