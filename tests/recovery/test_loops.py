@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,58 @@ def test_a_tool_that_never_gets_past_one_error_counts_whatever_it_is_given_and_w
     assert found(chosen(*failing[:2], Deed("edit", "x", "done"), *failing[2:])) == []
     raised = [Deed("edit", f"try {n}", f"no match in line {n}", raised=True) for n in range(4)]
     assert found(chosen(*raised)) == [("error", 4)]
+
+
+def between(*deeds: Deed, rounds: int) -> list[Turn]:
+    """These calls again and again, each round with a new look at something else."""
+    return chosen(*[one for n in range(rounds) for one in (*deeds, novel(n))])
+
+
+def test_two_calls_that_come_back_with_the_same_results_count_whatever_is_looked_at_in_between() -> None:
+    assert found(between(A, B, rounds=3)) == []
+    assert found(between(A, B, rounds=4)) == [("return", 4)]
+    assert found(between(A, B, rounds=9)) == [("return", 4), ("return", 8)]
+    assert found(between(A, rounds=9)) == [], "one call alone may be a look at how far something is"
+    assert found(between(A, B, C, D, *map(novel, range(90, 94)), rounds=4)) == [], "too far apart"
+    assert found(between(A, B, rounds=4), return_count=0) == []
+    unlike = [Deed("shell", "b", f"now it says {word}") for word in ("red", "green", "blue", "white", "black")]
+    assert found(chosen(*[one for n, b in enumerate(unlike) for one in (A, b, novel(n))])) == []
+    (told,) = Progress().fold(entries(between(A, Deed("look", "x", "y"), rounds=4)))
+    assert told.names == ("shell", "look")
+
+
+def test_who_does_something_in_between_gets_on_though_the_checks_say_the_same() -> None:
+    def edited(effect: str, *, raised: bool = False) -> list[Turn]:
+        lint, tests = Deed("lint", "", "ok"), Deed("test", "", "all passed")
+        edits = [Deed("edit", f"line {n}", f"edited {n}", raised=raised, effect=effect) for n in range(8)]
+        return chosen(*[one for edit in edits for one in (edit, lint, tests)])
+
+    assert found(edited("once")) == found(edited("idempotent")) == []
+    assert found(edited("repeatable"))[0] == ("return", 4)
+    assert ("return", 4) in found(edited("once", raised=True), error_count=0), "it was not done"
+
+
+def test_a_tool_that_gives_the_same_whatever_it_is_asked_counts_and_a_failure_policy_is_not_told() -> None:
+    def asked(result: str, count: int, effect: str = "repeatable") -> list[Turn]:
+        return chosen(*[Deed("search", f"words {n}", result, effect=effect) for n in range(count)])
+
+    assert found(asked("no results", 7)) == []
+    assert found(asked("no results", 8)) == [("barren", 8)]
+    assert found(asked("stored", 20, "once")) == []
+    assert found([*asked("no results", 7), *chosen(A), *asked("no results", 7)]) == []
+    assert found([Reply("all of them"), *[Deed("search", f"{n}", "no results") for n in range(20)]]) == []
+    reading = Progress()
+    reading.fold(entries(asked("no results", 8)))
+    assert (reading.circling and reading.circling.kind, reading.pending) == ("barren", None)
+
+
+def test_what_it_was_in_is_over_once_it_does_something_else() -> None:
+    reading = Progress()
+    reading.fold(entries(between(A, B, rounds=4)))
+    assert reading.circling is not None
+    reading = Progress()
+    reading.fold(entries([*between(A, B, rounds=4), *chosen(*map(novel, range(50, 54)))]))
+    assert reading.circling is None
 
 
 def test_the_same_words_with_nothing_done_count_and_so_does_talk_without_end() -> None:
@@ -170,6 +223,12 @@ def naive(done: list[Deed], policy: ProgressPolicy) -> int | None:
             tail = done[max(0, end - length * policy.cycle_count) : end]
             if len(tail) == length * policy.cycle_count and tail == tail[:length] * policy.cycle_count:
                 return end
+        wanted = policy.return_count
+        looked = [one for one, before in zip(done[:end], [None, *done[:end]], strict=False) if one != before]
+        times = Counter(looked[-6 * wanted :])
+        newest = times.pop(done[end - 1])
+        if [done[end - 1]] != done[end - 2 : end - 1] and newest >= wanted and max(times.values(), default=0) >= wanted:
+            return end
     return None
 
 
@@ -202,8 +261,7 @@ def check(report: circles.Report) -> None:
     for name, score in report.scores.items():
         assert score.false == 0, f"{name}: an alarm in a good run"
         assert score.injected > 0, name
-        if not name.endswith("between"):
-            assert score.recall >= 0.9, f"{name}: {score.recall:.2f}"
+        assert score.recall >= 0.9, f"{name}: {score.recall:.2f}"
 
 
 def test_no_alarm_on_good_runs_and_circles_put_in_are_found() -> None:

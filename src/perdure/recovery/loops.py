@@ -8,12 +8,12 @@ itself between two calls of a model (polling, a batch) is no choice and never co
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure import limits
+from perdure import limits, values
 from perdure.errors import RefusedError
 from perdure.log.branch import leaves
 from perdure.recovery.said import error_text, is_same_history, reply_text, without_numbers
@@ -30,9 +30,14 @@ KINDS: Final = {
     "error": "the same tool with the same error, and never without one",
     "reply": "the same reply of the model, and nothing done",
     "talk": "replies of the model, and nothing done",
+    "return": "the same two calls again and again, with the same results, and nothing but looking in between",
+    "barren": "the same tool with the same result, whatever it is given",
     "retread": "calls that were made before, on a branch that was left, with the same results",
 }
 """The kinds of going in circles."""
+
+ONLY_TOLD: Final = frozenset({"retread", "barren"})
+"""What is no failure for a policy: who tries another way may begin the same, and a search may go on to find nothing."""
 
 MODELS: Final = (
     *("Completions.create", "AsyncCompletions.create", "Completions.parse", "AsyncCompletions.parse"),
@@ -40,6 +45,9 @@ MODELS: Final = (
     *("Models.generate_content", "AsyncModels.generate_content", "Chat.complete", "completion", "acompletion"),
 )
 """What the calls of the model clients that people use are named in a journal."""
+
+_TELLS_NOTHING: Final = frozenset(map(values.encode, (None, True, False)))
+"""Results that a tool gives which was told to do something."""
 
 HISTORY: Final = ("messages", "contents")
 """An action with an argument of such a name asks a model."""
@@ -60,6 +68,10 @@ class ProgressPolicy:
     """The same two or more calls in turn, with the same results, so many rounds in a row."""
     cycle_length_max: int = 6
     """The longest round that is looked for, in calls."""
+    return_count: int = 4
+    """The same two calls with the same results so many times in six times as many, and only looking in between."""
+    barren_count: int = 8
+    """The same `repeatable` tool with the same result so many times in a row, whatever it is given."""
     error_count: int = 4
     """The same tool with the same error so many times, without a success of it in between, whatever its arguments."""
     reply_count: int = 3
@@ -76,7 +88,7 @@ class ProgressPolicy:
     """Count also calls that no call of a model lies between: for journals that hold none."""
 
     def __post_init__(self) -> None:
-        for name in ("repeat", "alike", "cycle", "error", "reply", "talk", "retread"):
+        for name in KINDS:
             count = getattr(self, f"{name}_count")
             if count < 0 or count == 1:
                 raise RefusedError(f"{name}_count={count!r}: it is 0 (off), or 2 or more")
@@ -110,6 +122,7 @@ class _Begun:
     fingerprint: bytes
     seq: int
     is_model: bool
+    is_effect: bool
     args: dict[str, Any] = field(repr=False)
 
 
@@ -166,7 +179,16 @@ class Progress:
         self._recent: deque[_Deed] = deque(maxlen=self.policy.cycle_length_max)
         self._errors: dict[str, dict[bytes, _Streak]] = {}
         self._alike, self._replies, self._talk, self._retread = _Streak(), _Streak(), _Streak(), _Streak()
+        self._barren = _Streak()
+        self._look_anew()
         self._history: dict[str, Any] = {}
+
+    def _look_anew(self) -> None:
+        """Something was done: what was looked at before may be right to be looked at again."""
+        self._looked: deque[_Deed] = deque(maxlen=6 * self.policy.return_count)
+        self._returned = 0
+        """The record at which that was told last."""
+        self._barren.count, self._given = 0, b""
 
     def fold(self, entries: Iterable[Entry]) -> list[Circling]:
         """Takes in these records, in order; what was found on the way."""
@@ -176,7 +198,7 @@ class Progress:
         """Takes in one more record. What it shows for the first time, or again as many times as the policy says."""
         found = self._take(entry)
         if found is not None:
-            self.pending = found if found.kind != "retread" else None  # who tries another way may begin the same
+            self.pending = None if found.kind in ONLY_TOLD else found
         elif entry.kind in ("action_started", "status", "rolled_back", "note"):
             self.pending = None
         return found
@@ -214,7 +236,9 @@ class Progress:
             return
         name, args = entry["name"], entry["args"]
         is_model = name in self._models or any(each in args for each in HISTORY) or args.keys() >= QUESTION
-        self._begun[entry.seq] = _Begun(name, entry["fingerprint"], entry.seq, is_model, args if is_model else {})
+        is_effect = not is_model and entry["effect"] != "repeatable"
+        told = args if is_model else {}
+        self._begun[entry.seq] = _Begun(name, entry["fingerprint"], entry.seq, is_model, is_effect, told)
 
     def _end(self, entry: Entry) -> Circling | None:
         begun, how = self._begun.get(entry["started"]), entry["how"]
@@ -251,7 +275,10 @@ class Progress:
         if self._recent and self._recent[-1].print == told and not self._chose(self._recent[-1], deed):
             return None
         self._done.append(deed)
+        if begun.is_effect and entry["how"] == "result":
+            self._look_anew()
         found = self._error(deed, entry) or self._circle(deed) or self._like(begun, entry) or self._again(deed)
+        found = found or self._return(deed) or self._same_result(begun, entry)
         if found is None and self.circling is not None and not self._goes_on():
             self.circling = None
         return found
@@ -302,6 +329,40 @@ class Progress:
         self.circling = Circling(kind, rounds, tuple(names), first.seq, deed.seq)
         return self.circling
 
+    def _return(self, deed: _Deed) -> Circling | None:
+        """Two calls that come back again and again, with the same results, among whatever others."""
+        wanted, looked = self.policy.return_count, self._looked
+        if looked and looked[-1].print == deed.print:
+            return None  # it did not come back: it stayed
+        looked.append(deed)
+        same = [each.seq for each in looked if each.print == deed.print]
+        times = len(same)
+        if not wanted or sum(seq > self._returned for seq in same) < wanted:
+            return None
+        counts = Counter(each.print for each in looked if each.print != deed.print)
+        other, most = max(counts.items(), key=lambda item: item[1], default=(b"", 0))
+        mine = [each for each in looked if each.print in (deed.print, other)]
+        if most < wanted or not self._chose(mine[0], deed, times=2 * wanted - 1):
+            return None
+        names = tuple(dict.fromkeys(each.name for each in mine))
+        self._returned = deed.seq
+        self.circling = Circling("return", times, names, mine[0].seq, deed.seq)
+        return self.circling
+
+    def _same_result(self, begun: _Begun, entry: Entry) -> Circling | None:
+        """The same tool with the same result. None, true and false tell nothing of what was looked at."""
+        if begun.is_effect or entry["how"] != "result" or entry["value"] in _TELLS_NOTHING:
+            self._barren.count = 0
+            return None
+        streak, before, self._given = self._barren, self._given, begun.fingerprint
+        if before == begun.fingerprint:
+            return None  # that is the same call
+        if streak.count and streak.asked == self._asked and not self.policy.without_models:
+            return None
+        streak.asked = self._asked
+        told = sha256(begun.name.encode() + b"\0" + entry["value"]).digest()
+        return self._found("barren", streak.takes(told, begun.seq), streak, begun)
+
     def _again(self, deed: _Deed) -> Circling | None:
         """Whether a branch that was left has this call, too."""
         if deed.print not in self._left:
@@ -323,10 +384,13 @@ class Progress:
                 return any(self._runs[len(self.circling.names) :])  # type: ignore[union-attr]
             case "error":
                 return bool(self._errors.get(self.circling.names[0]))  # type: ignore[union-attr]
-            case "alike":
-                return self._alike.count > 1
+            case "alike" | "barren" as kind:
+                return (self._alike if kind == "alike" else self._barren).count > 1
             case "retread":
                 return self._retread.count > 0
+            case "return":
+                counts = Counter(each.print for each in self._looked)
+                return any(counts[each.print] > 1 for each in list(self._looked)[-3:])
             case _:
                 return False
 

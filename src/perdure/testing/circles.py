@@ -213,6 +213,24 @@ def _between(turns: list[Turn], chance: random.Random) -> list[Turn] | None:
     return _put_in(turns, told, chance)
 
 
+def _between_each(turns: list[Turn], chance: random.Random) -> list[Turn] | None:
+    """The same two calls again and again, in any order, each with something new before it."""
+    deeds = _steps(turns, 2, chance)
+    if deeds is None:
+        return None
+    told = []
+    for _ in range(6):
+        for deed in chance.sample(deeds, 2):
+            told += [Deed("look", f"{chance.random()}", f"{chance.random()}"), deed]
+    return _put_in(turns, told, chance)
+
+
+def _barren(turns: list[Turn], chance: random.Random) -> list[Turn] | None:
+    """A search that finds nothing, in other words each time."""
+    told = [Deed("search", f"{chance.random()}", "no results") for _ in range(9)]
+    return _put_in(turns, told, chance)
+
+
 CIRCLES: Final[dict[str, Inject]] = {
     "repeat": _round(1, 6),
     "cycle, of two": _round(2, 5),
@@ -224,7 +242,9 @@ CIRCLES: Final[dict[str, Inject]] = {
     "talk": _talk,
     "retread": _retread,
     "alike, with a time in it": _noisy,
-    "cycle, new calls between": _between,
+    "return, new calls between": _between,
+    "return, two new between each": _between_each,
+    "barren, other arguments": _barren,
 }
 """What is put in, by what it is to be found as, and how."""
 

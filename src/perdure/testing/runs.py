@@ -47,6 +47,7 @@ class Deed:
     arguments: str
     result: str
     raised: bool = False
+    effect: str = "repeatable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +154,9 @@ def entries(turns: Iterable[Turn]) -> list[Entry]:
             case Reply(text):
                 history = {"text": "the conversation", "part": "messages", "of": 1, "since": None, "digest": b""}
                 log.call("chat", {"messages": history}, str(len(log.entries)), {"role": "assistant", "content": text})
-            case Deed(name, arguments, result, raised):
-                log.call(name, {"given": values.encode(arguments)}, arguments, result, raised=raised)
+            case Deed(name, arguments, result, raised, effect):
+                args = {"given": values.encode(arguments)}
+                log.call(name, args, arguments, result, raised=raised, effect=effect)
             case Heard(text):
                 log.add("received", {"what": "message", "value": values.encode(text)})
             case Back():
@@ -174,10 +176,19 @@ class _Log:
         self.entries.append(Entry(seq, 1, kind, 0, body))
         return seq
 
-    def call(self, name: str, args: dict[str, Any], given: str, result: Any, *, raised: bool = False) -> None:
+    def call(
+        self,
+        name: str,
+        args: dict[str, Any],
+        given: str,
+        result: Any,
+        *,
+        raised: bool = False,
+        effect: str = "repeatable",
+    ) -> None:
         """A call that has ended."""
         fingerprint = sha256(f"{name}\0{given}".encode()).digest()[:16]
-        action = Action(0, name, args, fingerprint, None, "repeatable", None, "", None, None, "ask", None)
+        action = Action(0, name, args, fingerprint, None, effect, None, "", None, None, "ask", None)
         started = self.add("action_started", started_body(action))
         told = {"class": "builtins:ValueError", "text": result}
         outcome = Outcome("error", told) if raised else Outcome("result", values.encode(result))
