@@ -27,6 +27,7 @@ from perdure.cli import (
     options,
     replaying,
     running,
+    team_files,  # noqa: F401 - it adds commands
     teaming,
     telling,
     verifying,
