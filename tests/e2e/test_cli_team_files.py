@@ -56,7 +56,7 @@ def team():
 def perdure(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """The command line in a folder, in a process of its own."""
     env = {**os.environ, **environ}
-    return subprocess.run(
+    return subprocess.run(  # noqa: PLW1510 - the callers look at it
         [sys.executable, "-m", "perdure.cli", *words], cwd=folder, env=env, capture_output=True, text=True, timeout=120
     )
 
