@@ -90,7 +90,6 @@ def test_a_text_comes_back_with_what_it_cost(store):
         (int, {"response": 5}, 5),
         (int, "5", 5),
         (int, 5, 5),
-        (list[int], [1, 2], [1, 2]),
         (bool, "```\ntrue\n```", True),
         (Literal["yes", "no"], "yes", "yes"),
         (Person | None, {"response": None}, None),
