@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from perdure.log.action import concerned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from perdure.log.entry import Entry
 
@@ -52,15 +52,39 @@ def branch(entries: Iterable[Entry]) -> list[Entry]:
     """The entries that are on the present branch, in order.
 
     Outcomes stay with their start, however late they came; so does that they are void. What an error leaves is what the
-    code did after it, so a state that was put in the place of another stays.
+    code did after it, so a state that was put in the place of another stays, and so does what other actions did that
+    ran beside it.
     """
     tip: list[Entry] = []
     for entry in entries:
         to = leaves(entry)
-        if to is not None:
-            tip = [kept for kept in tip if _stays(kept, to) or (entry.kind == "status" and kept.kind in REPLACING)]
+        if to is not None and entry.kind == "status":
+            tip = list(_without(tip, entry, to=to))
+        elif to is not None:
+            tip = [kept for kept in tip if _stays(kept, to)]
         tip.append(entry)
     return tip
+
+
+def _without(tip: list[Entry], failed: Entry, *, to: int) -> Iterator[Entry]:
+    """Without what code did after it got the error: the agent's own after `to`, that of actions around it as noted."""
+    places, beside = {0: to, **dict(failed.body.get("inside", ()))}, "inside" in failed.body
+    stay, left = set[int](), set[int]()
+    for entry in tip:
+        if starts := concerned(entry):
+            stays = any(seq in stay or (seq <= to and seq not in left) for seq in starts)
+        else:
+            inside = _inside(entry) if beside else 0
+            stays = inside not in left and entry.seq <= places.get(inside, entry.seq)
+        if stays or entry.kind in REPLACING:
+            yield entry
+        (stay if stays else left).add(entry.seq)
+
+
+def _inside(entry: Entry) -> int:
+    """The action that a record was made inside of; 0 for the agent's own code."""
+    made = entry.kind == "value" or (entry.kind == "action_started" and entry["of"] is None)
+    return (made and entry.body.get("parent")) or 0
 
 
 def _stays(entry: Entry, to: int) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from perdure.errors import RefusedError, Suspended
 from perdure.session.face import check_callable
+from perdure.session.rules import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -104,12 +105,18 @@ class Block:
         return [one for one in self._made if one.action is not None and one.waits == (one.action.seq,)]
 
     def _hand_out(self, made: Iterable[Made[Any]]) -> BaseException | None:
-        """Hands these to the code. The first error, in the order of the calls, that it had not been handed yet."""
+        """Hands these to the code. The first error, in the order of the calls, that it had not been handed yet.
+
+        If that ends the run, the others are tried again with it: nobody has seen them.
+        """
         new = [one for one in made if not one.handed]
         with self._face._lock:  # noqa: SLF001
             for one in new:
                 one.hand_out(self._core)
-        return next((one.error for one in new if one.error is not None), None)
+        errors = [one.error for one in new if one.error is not None]
+        if errors:
+            failure.mark_beside(errors[0], errors[1:])
+        return next(iter(errors), None)
 
     def _joined(self) -> None:
         """All have ended, and whoever leaves the block has them."""

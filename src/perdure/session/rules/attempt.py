@@ -42,7 +42,7 @@ def attempted(
         told["kind"], told["wait_s"] = policy.kind(error, of_action=True), policy.wait_s(error)
         retries = max(retries, policy.tries(told["kind"]))
     final = failures + 1 > retries or (call.effect == "once" and not not_done)
-    origin = failure.origin_of(error)[0] or action.seq
+    origin = failure.origin_of(error).seq or action.seq
     cost = _cost_of(error) if origin == action.seq else None  # else it is with the action that it came from
     return Ended(Outcome("error", told, final, not_done, origin, cost=cost), error)
 

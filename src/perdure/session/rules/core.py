@@ -449,7 +449,8 @@ class Journal(Doubts):
             error = failure.rebuilt(outcome.value, home=home)
         else:
             error = failure.handed_out(live, home=home) if isinstance(live, Exception) else live
-        failure.mark(error, origin=outcome.origin, place=self.ledger.place(self.stack))
+        inside = self.stack[-1] if self.stack else 0
+        failure.mark(error, origin=outcome.origin, inside=inside, place=self.ledger.place(self.stack))
         raise error
 
     # --- values -----------------------------------------------------------------------------------------------------

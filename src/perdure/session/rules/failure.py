@@ -8,10 +8,14 @@ other error is a `RecordedError`, live and replayed alike.
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import ChildFailedError, InvalidOutputError, ModelFailedError, RecordedError, UnstorableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 ORIGIN: Final = "__perdure_origin__"
 OWN: Final = frozenset(
@@ -20,12 +24,30 @@ OWN: Final = frozenset(
 )
 """Those of perdure that are the outcome of an action."""
 
-PLACE: Final = "__perdure_place__"
+PLACES: Final = "__perdure_places__"
+BESIDE: Final = "__perdure_beside__"
+NOTED: Final = frozenset({ORIGIN, PLACES, BESIDE, "__notes__"})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an error came from: the action `seq` (0: none), and the places in the log at which code got it.
+
+    `places` has them by the action whose code it was, 0 for the agent's own.
+    """
+
+    seq: int
+    places: dict[int, int]
+
+    @property
+    def place(self) -> int:
+        """Where the agent's own code got it; 0 for nowhere."""
+        return self.places.get(0, max(self.places.values(), default=0))
 
 
 def recorded(error: BaseException) -> dict[str, Any]:
     """An error as it stands in a record: class, text, and its arguments and attributes as far as they can be stored."""
-    attributes = {k: v for k, v in vars(error).items() if k not in (ORIGIN, PLACE, "__notes__")}
+    attributes = {k: v for k, v in vars(error).items() if k not in NOTED}
     return {
         "class": f"{type(error).__module__}:{type(error).__qualname__}",
         "text": str(error),
@@ -76,26 +98,41 @@ def _allowed(name: str, home: str) -> type[Exception] | None:
     return found if isinstance(found, type) and issubclass(found, Exception) else None
 
 
-def origin_of(error: BaseException | None) -> tuple[int, int]:
-    """The action whose error this is and the place in the log at which it was handed to the code.
+def origin_of(error: BaseException | None) -> Origin:
+    """Where it came from, through groups, `raise … from …` and errors raised while handling it."""
+    seq, places = 0, dict[int, int]()
+    for each in _chain(error):
+        seq = seq or getattr(each, ORIGIN, 0)
+        places = {**getattr(each, PLACES, {}), **places}
+    return Origin(seq, places)
 
-    Through groups, `raise … from …` and errors raised while handling it. (0, 0): none.
-    """
+
+def origins_of(error: BaseException) -> list[Origin]:
+    """Where it came from, and then the errors of the same block that the code was not given because of it."""
+    beside = next((found for each in _chain(error) if (found := getattr(each, BESIDE, ()))), ())
+    return [origin_of(each) for each in (error, *beside)]
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if getattr(error, ORIGIN, 0):
-            return getattr(error, ORIGIN), getattr(error, PLACE, 0)
-        if isinstance(error, BaseExceptionGroup):
-            found = (origin_of(one) for one in error.exceptions)
-            if (first := next((one for one in found if one[0]), None)) is not None:
-                return first
+        yield error
+        if isinstance(error, BaseExceptionGroup) and not getattr(error, ORIGIN, 0):
+            named = next((one for one in error.exceptions if origin_of(one).seq), None)
+            if named is not None:
+                yield from _chain(named)
+                return
         error = error.__cause__ or error.__context__
-    return 0, 0
 
 
-def mark(error: BaseException, *, origin: int, place: int) -> None:
-    """Notes on a live error which action it came from, and where the code got it first."""
+def mark(error: BaseException, *, origin: int, inside: int, place: int) -> None:
+    """Notes on a live error which action it came from, and where code got it: that of the action `inside`, or 0."""
     setattr(error, ORIGIN, origin)
-    if not getattr(error, PLACE, 0):
-        setattr(error, PLACE, place)
+    setattr(error, PLACES, {inside: place, **getattr(error, PLACES, {})})
+
+
+def mark_beside(error: BaseException, others: Sequence[BaseException]) -> None:
+    """Notes on an error those that its code is not given, as it is raised in their place."""
+    if others:
+        setattr(error, BESIDE, tuple(others))

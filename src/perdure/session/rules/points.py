@@ -30,6 +30,7 @@ from perdure.session.rules import item as items
 from perdure.session.rules.attempt import state_divergence
 from perdure.session.rules.children import starts_elsewhere
 from perdure.session.rules.core import Journal
+from perdure.session.rules.cutting import cut_with_the_run
 from perdure.session.rules.failing import Failing
 from perdure.session.rules.flights import Flights
 from perdure.session.rules.inspecting import inspection, inspection_body
@@ -45,7 +46,7 @@ from perdure.state.survey import shown
 from perdure.values.detect import search_delta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from perdure.log.entry import Entry
     from perdure.session.keeping.reentry import Start
@@ -410,7 +411,8 @@ class Core(Journal):
 
         What a handle's code left unsaved is its own affair, and not written.
         """
-        failed = self.failed(error, reason=reason)
+        cut = [] if isinstance(error, Exception) else cut_with_the_run((yield from self.whole()))
+        failed = self.failed(error, reason=reason, cut=cut)
         beside = [] if self.form == "handle" else (yield from self.scene(reason=reason))
         try:
             yield from self.commit(failed, *beside)
@@ -424,22 +426,30 @@ class Core(Journal):
         """The records of the state as an error has left it."""
         return (yield from inspection(self, reason=reason, failed=True))
 
-    def failed(self, error: BaseException, *, reason: str) -> Draft:
-        """The status of a run that an error ended.
+    def failed(self, error: BaseException, *, reason: str, cut: Sequence[int] = ()) -> Draft:
+        """The status of a run that an error ended, or its being cancelled, which has `cut` these actions short.
 
         Which actions are void, and the place at which the code got the error.
         """
-        seq, place = failure.origin_of(error)
-        actions = self.ledger.actions
-        around = [seq] if seq in actions else []
-        while around and (parent := actions[around[-1]].parent) in actions:
-            around.append(parent)  # type: ignore[arg-type]
-        marks = tuple(key_mark(key) for n in around if (key := actions[n].key) is not None)
+        origins = failure.origins_of(error)
+        place = max(origin.place for origin in origins) if not cut else self.head + len(self._put_off)
+        around = list(dict.fromkeys([*cut, *(seq for origin in origins for seq in self._around(origin.seq))]))
+        places = {seq: at for origin in reversed(origins) for seq, at in origin.places.items() if seq in around}
+        known = self.ledger.actions
+        marks = tuple(key_mark(key) for n in around if n in known and (key := known[n].key) is not None)
         draft = status("failed", reason=reason)
-        if not seq and self.failing.policy is not None:
+        if not origins[0].seq and self.failing.policy is not None:
             draft.body["kind"] = self.failing.policy.kind(error, of_action=False)
         parent_point = max(((at, p) for at, p in self._passed if at <= place), default=(0, 0))[1]
-        return replace(draft, body=draft.body | {"around": around, "to": place, "parent": parent_point}, marks=marks)
+        told = {"around": around, "to": place, "inside": sorted(places.items()), "parent": parent_point}
+        return replace(draft, body=draft.body | told, marks=marks)
+
+    def _around(self, seq: int) -> Iterator[int]:
+        """An action of this entry, and those that it was called inside of."""
+        actions, at = self.ledger.actions, seq
+        while at in actions:
+            yield at
+            at = actions[at].parent or 0
 
     def strategy(self) -> Steps:
         """That of the last rollback all of whose kept records have been claimed: as of this place in the code."""
