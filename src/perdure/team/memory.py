@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_serializer
 
-from perdure.team.message import Message
+from perdure.team.message import Message, chained
 from perdure.team.message import dump as dump_message
 from perdure.team.names import name_of
 
@@ -29,6 +29,23 @@ class Mark:
 
     life: int
     count: int
+
+
+class Remembered(list[Message]):
+    """All messages of a memory, in order: a list of its own, which knows a digest of the ids in it.
+
+    So an action that is given a memory of any size is recorded at a constant cost.
+    """
+
+    def __init__(self, messages: Iterable[Message], ids: bytes) -> None:
+        super().__init__(messages)
+        self._ids, self._count, self._last = ids, len(self), self[-1:]
+
+    @property
+    def ids(self) -> bytes | None:
+        """The digest; None if the list was changed since it was handed out."""
+        is_whole = len(self) == self._count and all(a is b for a, b in zip(self[-1:], self._last, strict=True))
+        return self._ids if is_whole else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +73,7 @@ class Memory(BaseModel):
     _index: dict[str, list[Message]] = PrivateAttr(default_factory=dict)
     _keys: set[str] = PrivateAttr(default_factory=set)
     _life: int = PrivateAttr(default_factory=lambda: next(_LIVES))
+    _ids: bytes = PrivateAttr(default=b"")
 
     def __init__(
         self,
@@ -89,6 +107,7 @@ class Memory(BaseModel):
 
     def _append(self, message: Message) -> None:
         self._keys.add(self._key(message))
+        self._ids = chained(self._ids, (message.id,))
         self._storage.append(message)
         self._index.setdefault(message.cause_by, []).append(message)
 
@@ -99,7 +118,7 @@ class Memory(BaseModel):
 
     def get(self, k: int = 0) -> list[Message]:
         """The newest `k` messages, the oldest of them first; all for 0."""
-        return self._storage[-k:] if k else [*self._storage]
+        return self._storage[-k:] if k else Remembered(self._storage, self._ids)
 
     def get_by_position(self, position: int) -> Message:
         """The message at a place; -1 is the newest. Raises IndexError."""
@@ -141,7 +160,7 @@ class Memory(BaseModel):
 
     def clear(self) -> None:
         """Forgets all."""
-        self._storage, self._index, self._keys, self._life = [], {}, set(), next(_LIVES)
+        self._storage, self._index, self._keys, self._life, self._ids = [], {}, set(), next(_LIVES), b""
 
     def count(self) -> int:
         """How many messages it holds."""
@@ -169,7 +188,7 @@ class Memory(BaseModel):
             self._keys.discard(key)
         caused = self._index.get(message.cause_by, [])
         caused[:] = [one for one in caused if one is not message]
-        self._life = next(_LIVES)
+        self._life, self._ids = next(_LIVES), chained(b"", (one.id for one in self._storage))
         return message
 
     @model_serializer(mode="wrap")

@@ -53,6 +53,13 @@ def new_id() -> str:
     return uuid.uuid4().hex if ids is None else ids()
 
 
+def chained(digest: bytes, ids: Iterable[str]) -> bytes:
+    """The digest of all ids until now, 16 bytes, from that of those before (empty for none)."""
+    for each in ids:
+        digest = hashlib.sha256(digest + each.encode()).digest()[:16]
+    return digest
+
+
 class Message(BaseModel):
     """One message. `cause_by`, `sent_from` and `send_to` take classes, objects and names, and hold names.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from perdure.team import content, message
-from perdure.team.message import Message
+from perdure.team.memory import Remembered
+from perdure.team.message import Message, chained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +51,8 @@ def shown(given: Any) -> Any:
     """An argument, as it is recorded: messages by their ids, what is long by its digest."""
     if isinstance(given, Message):
         return {"message": given.id}
+    if isinstance(given, Remembered) and len(given) > SHOWN_COUNT and given.ids is not None:
+        return {"messages": len(given), "digest": given.ids}
     if isinstance(given, list | tuple) and given and all(isinstance(each, Message) for each in given):
         return _listed(given)
     if isinstance(given, BaseModel):
@@ -62,4 +64,4 @@ def _listed(messages: Sequence[Message]) -> dict[str, Any]:
     ids = [each.id for each in messages]
     if len(ids) <= SHOWN_COUNT:
         return {"messages": ids}
-    return {"messages": len(ids), "digest": hashlib.sha256("".join(ids).encode()).digest()[:16]}
+    return {"messages": len(ids), "digest": chained(b"", ids)}
