@@ -23,6 +23,7 @@ from perdure import limits
 from perdure.errors import DivergedError, RefusedError
 from perdure.recovery import aexplored, explored
 from perdure.recovery.similar import Embedding, Hashing, nearest, packed
+from perdure.session.rules.ground import Ground
 from perdure.stores.observing import Judged
 from perdure.testing import crash_everywhere
 from perdure.testing.circles import CORPUS
@@ -104,6 +105,68 @@ def test_values_count_by_their_json_and_who_looks_on_is_told() -> None:
         assert (found.likeness, found.text) == (1.0, '{"plan":[1,2,"look"]}')
     (event,) = events
     assert (event.what, event.details["left"]) == ("explored", False)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How often a whole log was read for a session."""
+    read, right = [], Ground.whole
+
+    def whole(self: Ground) -> Any:
+        read.append("whole") if self._whole is None else None
+        return (yield from right(self))
+
+    monkeypatch.setattr(Ground, "whole", whole)
+    return read
+
+
+def test_the_log_is_not_read_for_it_and_each_look_adds_one(tmp_path: Path, reads: list[str]) -> None:
+    store = perdure.open(tmp_path / "agents.db")
+    with store.session("chat") as s:
+        for n in range(40):
+            s.state["n"] = n
+            explored(s, f"a way of its own, number {n}: {'xyzw'[n % 4] * 30}")
+            s.save()
+        assert explored(s, PLANS[0]) == []
+        s.save()
+    with store.session("chat") as s:
+        (found,) = explored(s, PLANS[2])
+        assert found.text == PLANS[0]
+        assert [each.text for each in explored(s, PLANS[2])] == [PLANS[2], PLANS[0]], "and the one before"
+    assert reads == []
+
+
+def test_where_a_branch_was_left_the_log_is_read_once_and_only_if_something_is_alike(
+    tmp_path: Path, reads: list[str]
+) -> None:
+    store = perdure.open(tmp_path / "agents.db")
+    with store.session("chat") as s:
+        s.state["n"] = 0
+        s.save()
+        explored(s, PLANS[0])
+        s.rollback(0, reason="nothing there")
+    reads.clear()
+    with store.session("chat") as s:
+        assert explored(s, PLANS[1]) == []
+        assert reads == []
+        (found,) = explored(s, PLANS[2])
+        assert (found.left, found.reason) == (True, "nothing there")
+        explored(s, PLANS[0])
+    assert reads == ["whole"]
+
+
+def test_retention_leaves_what_was_tried(tmp_path: Path) -> None:
+    store = perdure.open(tmp_path / "agents.db")
+    for n in range(12):
+        with store.session("chat") as s:
+            s.state["n"] = n
+            explored(s, PLANS[0] if n == 0 else f"{n} {'xyzw'[n % 4] * 30}")
+            s.save()
+    store.gc("chat", keep_last=1, dry_run=False)
+    with store.session("chat") as s:
+        (found,) = explored(s, PLANS[2])
+        assert found.text == PLANS[0]
+    assert store.verify("chat").ok
 
 
 def test_in_an_event_loop_it_is_the_same() -> None:

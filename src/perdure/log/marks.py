@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 COMPLETED: Final = b"completed"
 """The mark of the record that holds the result of the session."""
 
+EXPLORED: Final = b"explored"
+"""The mark of the values that tell of a way that was tried."""
+
 
 def key_mark(key: bytes) -> bytes:
     """What all records about the effect with this key can be looked up by."""
@@ -56,6 +59,8 @@ class Marks:
         if entry.kind in SNAPSHOTS or entry.kind == "note":
             name, _ = naming(entry)
             return [] if name is None else [name_mark(name)]
+        if entry.kind == "value":
+            return [EXPLORED] if entry["kind"] == "explored" else []
         if entry.kind == "status":
             return self._of_status(entry)
         if entry.kind in ("asked", "answered"):

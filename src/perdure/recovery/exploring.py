@@ -6,18 +6,21 @@ recorded, so that a replay is told the same.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from pydantic_core import to_json
 
 from perdure import limits, values
 from perdure.errors import DivergedError, RefusedError
-from perdure.log.branch import branch, leaves
+from perdure.log.branch import leaves
+from perdure.log.marks import EXPLORED as MARK
 from perdure.recovery.similar import Hashing, Similarity, nearest, packed
 from perdure.session.recalling import performed, performed_async
-from perdure.session.rules.request import Draft, Steps
+from perdure.session.rules.request import Draft, Find, Steps
 from perdure.stores.observing import Judged
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.session.async_session import AsyncSession
     from perdure.session.face import Face
     from perdure.session.rules.core import Journal
+    from perdure.session.rules.ledger import Ledger
     from perdure.session.session import Session
 
 EXPLORED: Final = "explored"
@@ -94,11 +98,14 @@ def _steps(core: Journal, asked: _Question) -> Steps:
     core.refuse_inside("earlier ways are asked about")
     core.happened = True
     recorded = core.ledger.claim_value(EXPLORED, core.parent)
+    tried = yield from _tried(core)
     if recorded is None:
-        found = _found((yield from core.whole()), core.waiting("value"), asked)
+        found = yield from _found(core, tried, asked)
         told = [[each.likeness, each.seq, each.text, each.left, each.reason] for each in found]
-        value = values.encode([asked.name, asked.vector, asked.text[: limits.EXPLORED_CHARS], told])
-        core.put_off(Draft("value", {"kind": EXPLORED, "parent": core.parent, "value": value}))
+        text = asked.text[: limits.EXPLORED_CHARS]
+        value = values.encode([asked.name, asked.vector, text, told])
+        seq = core.put_off(Draft("value", {"kind": EXPLORED, "parent": core.parent, "value": value}, (MARK,)))
+        tried.add(_Way(seq, asked.name, asked.vector, text))
         return found
     name, vector, text, told = values.decode(recorded["value"])
     if (name, vector) != (asked.name, asked.vector):
@@ -111,30 +118,61 @@ def _steps(core: Journal, asked: _Question) -> Steps:
     return [Explored(*each) for each in told]
 
 
-def _found(entries: list[Entry], waiting: list[tuple[int, Draft]], asked: _Question) -> list[Explored]:
-    bodies = [(entry.seq, entry.body) for entry in entries if entry.kind == "value"]
-    bodies += [(seq, draft.body) for seq, draft in waiting]
-    tried = [(seq, values.decode(body["value"])) for seq, body in bodies if body["kind"] == EXPLORED]
-    tried = [(seq, told) for seq, told in tried if told[0] == asked.name][-limits.EXPLORED_COUNT_MAX :]
-    alike = nearest(asked.vector, [told[1] for _, told in tried], at_least=asked.at_least, most=asked.most)
-    if not alike:
-        return []
-    present = {entry.seq for entry in branch(entries)} | {seq for seq, _ in waiting}
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Something that was tried: its record, its vector and who made it, the beginning of its text."""
+
+    seq: int
+    name: str
+    vector: bytes
+    text: str
+
+
+@dataclass(slots=True)
+class _Ways:
+    """All that was tried in a session, in order, by who made the vectors; only the newest of each are compared."""
+
+    by_name: dict[str, deque[_Way]] = field(default_factory=dict)
+
+    def add(self, way: _Way) -> None:
+        """One more."""
+        self.by_name.setdefault(way.name, deque(maxlen=limits.EXPLORED_COUNT_MAX)).append(way)
+
+
+_entries: WeakKeyDictionary[Ledger, _Ways] = WeakKeyDictionary()
+"""What was tried, by the entry of code that has looked it up: the session has one writer, which adds what it tries."""
+
+
+def _tried(core: Journal) -> Steps:
+    """What was tried so far, from the index of marks at the first look of an entry, and kept from then on."""
+    if (known := _entries.get(core.ledger)) is None:
+        known = _entries[core.ledger] = _Ways()
+        for entry in (yield Find(MARK)):
+            name, vector, text, _ = values.decode(entry["value"])
+            known.add(_Way(entry.seq, name, vector, text))
+    return known
+
+
+def _found(core: Journal, tried: _Ways, asked: _Question) -> Steps:
+    """Those that are alike. Only where there is one, and a branch was ever left, all of the log is read for why."""
+    ways = list(tried.by_name.get(asked.name, ()))
+    alike = nearest(asked.vector, [way.vector for way in ways], at_least=asked.at_least, most=asked.most)
+    entries = (yield from core.whole()) if alike and core.left else []
     found = []
     for place, likeness in alike:
-        seq, told = tried[place]
-        left = seq not in present
-        found.append(Explored(round(likeness, 3), seq, told[2], left, _why(entries, seq) if left else ""))
+        way = ways[place]
+        why = _left_for(entries, way.seq)
+        found.append(Explored(round(likeness, 3), way.seq, way.text, why is not None, why or ""))
     return found
 
 
-def _why(entries: Iterable[Entry], seq: int) -> str:
-    """Why the branch of this record was left."""
+def _left_for(entries: Iterable[Entry], seq: int) -> str | None:
+    """Why the branch of this record was left; None for one of the present branch."""
     for entry in entries:
         to = leaves(entry)
         if to is not None and to < seq < entry.seq:
             return str(entry["reason"] or "")
-    return ""
+    return None
 
 
 def _tell(session: Face, found: list[Explored]) -> None:
