@@ -157,6 +157,54 @@ def test_a_file_of_changes_is_taken_whole_or_not(capsys: pytest.CaptureFixture[s
     assert run(capsys, "edit", "w", "todo", "--set", "a=1")[0] == 2
 
 
+def said(text: str) -> str:
+    """An error as one line, without the frame that a terminal gets."""
+    return " ".join(text.translate({ord(c): " " for c in "│╭╮╰╯─"}).split())
+
+
+def test_a_file_of_changes_is_json_or_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("p.yaml").write_text("# by hand\ntodo: [5, 6]\npair: {n: null, words: plain text, 'yes': \"no\", x: -2.5e1}\n")
+    assert run(capsys, "edit", "w", "--patch", "p.yaml")[0] == 0
+    assert state(capsys) == {
+        "todo": [5, 6],
+        "pair": {"n": None, "words": "plain text", "yes": "no", "x": -25.0},
+        "done": [],
+    }
+    Path("p.yml").write_text('- [extend, [todo], [7]]\n- [set, "todo[0]", 1]\n')
+    assert run(capsys, "edit", "w", "--patch", "p.yml")[0] == 0
+    assert state(capsys)["todo"] == [1, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "status", "says"),
+    [
+        ("p.json", '{"todo": [1,}', 2, "p.json:1:13: is not JSON"),
+        ("p.json", '{"todo": NaN}', 2, "NaN is not JSON"),
+        ("p.json", "5", 63, "5 is no list of changes"),
+        ("p.json", "[5]", 63, "change 1, 5, is none"),
+        ("p.json", '[["set", ["todo"], []], ["put", ["todo"], 1]]', 63, "change 2, "),
+        ("p.json", '[["set", ["todo", 0]]]', 63, "change 1, set at $.todo[0]: 1 values come behind the path, not 0"),
+        ("p.json", '[["set", [5], 1]]', 63, "a path begins with the name of a part"),
+        ("p.json", '{"done[7]": 1}', 63, "change 1, set at $.done[7]: 7 is not"),
+        ("p.json", '[["del", ["nope", "x"]]]', 63, "change 1, del at $.nope.x: there is no 'nope'"),
+        ("p.yaml", "todo:\n  - 1\n  - no\n", 2, "p.yaml:3: todo[1]: no means one thing"),
+        ("p.yaml", "pair: {a: 010, b: 1:30}\n", 2, "pair.b: 1:30 means"),
+        ("p.yaml", "todo: &x [1]\ndone: *x\n", 2, "p.yaml:2: done: *x: aliases"),
+        ("p.yaml", "todo: [1\n", 2, "is no YAML"),
+        ("p.yaml", "todo: [1]\ntodo: [2]\n", 2, "p.yaml:2: todo"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_with_its_place(
+    capsys: pytest.CaptureFixture[str], name: str, text: str, status: int, says: str
+) -> None:
+    before = state(capsys)
+    Path(name).write_text(text)
+    ended, _, err = run(capsys, "edit", "w", "--patch", name)
+    assert ended == status, err
+    assert says in said(err)
+    assert state(capsys) == before
+
+
 def test_without_its_code_a_state_is_changed_when_told_so(capsys: pytest.CaptureFixture[str]) -> None:
     Path("agents.py").rename("elsewhere.py")
     for name in [name for name in sys.modules if name.startswith("perdure_entry")]:
@@ -205,7 +253,8 @@ def test_an_answer_to_what_is_over_is_refused(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_result_comes_out_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("pays.py").write_text("import os\n\ndef pay():\n    os._exit(9)\n\ndef agent(s):\n    return s.call(pay)\n")
+    pays = "def pay() -> dict[str, list[int | None]]:\n    os._exit(9)"
+    Path("pays.py").write_text(f"import os\n\n{pays}\n\ndef agent(s):\n    return s.call(pay)\n")
     words = [sys.executable, "-m", "perdure.cli", "run", "pays.py:agent", "--session", "p", "--quiet"]
     assert subprocess.run(words, check=False, env={**os.environ}).returncode == 9
     assert run(capsys, "resume", "p", "--quiet")[0] == 75
@@ -213,5 +262,23 @@ def test_a_result_comes_out_of_a_file(capsys: pytest.CaptureFixture[str]) -> Non
     seq = str(json.loads(run(capsys, "show", "p", "--json")[1])["questions"][0]["seq"])
     assert run(capsys, "settle", "p", seq, "not-done", "--result-file", "r.json")[0] == 2
     assert run(capsys, "settle", "p", seq, "done", "--result-file", "r.json", "--result", "1")[0] == 2
-    assert run(capsys, "settle", "p", seq, "done", "--result-file", "r.json")[0] == 0
+    status, _, err = run(capsys, "settle", "p", seq, "done", "--result", '{"id": [1, "2"]}')
+    assert (status, "id[1]: Input should be a valid integer" in err) == (68, True)
+    Path("r.yaml").write_text("id:\n- 1\n- null\n")
+    assert run(capsys, "settle", "p", seq, "done", "--result-file", "r.yaml")[0] == 0
     assert json.loads(run(capsys, "resume", "p")[1]) == {"id": [1, None]}
+
+
+def test_a_result_is_taken_where_its_code_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("pays.py").write_text(
+        "import os\n\ndef pay() -> int:\n    os._exit(9)\n\ndef agent(s):\n    return s.call(pay)\n"
+    )
+    words = [sys.executable, "-m", "perdure.cli", "run", "pays.py:agent", "--session", "p", "--quiet"]
+    assert subprocess.run(words, check=False, env={**os.environ}).returncode == 9
+    assert run(capsys, "resume", "p", "--quiet")[0] == 75
+    for name in [name for name in sys.modules if name.startswith("perdure_entry")]:
+        del sys.modules[name]
+    Path("pays.py").rename("elsewhere.py")
+    seq = str(json.loads(run(capsys, "show", "p", "--json")[1])["questions"][0]["seq"])
+    status, _, err = run(capsys, "settle", "p", seq, "done", "--result", '"five"')
+    assert (status, "the result is not checked" in err) == (0, True)

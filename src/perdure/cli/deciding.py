@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli import foreseeing, options, output
+from perdure.cli import filed, foreseeing, options, output
 from perdure.cli.place import place
 from perdure.cli.running import load, parsed
 from perdure.cli.text import as_point, choice, chosen_by
@@ -108,7 +108,7 @@ def settle(
     ] = None,
     result_file: Annotated[
         Path | None,
-        typer.Option("--result-file", metavar="FILE", exists=True, dir_okay=False, help="The same, as JSON in a file."),
+        typer.Option("--result-file", metavar="FILE", exists=True, dir_okay=False, help="The same, in JSON or YAML."),
     ] = None,
     unchecked: Annotated[
         bool, typer.Option("--unchecked", help="Take the result as it is, whatever the action's function returns.")
@@ -129,7 +129,7 @@ def settle(
     if how != "done" and given:
         raise typer.BadParameter("a result goes with done only")
     if result_file is not None:
-        value = parsed(result_file.read_text(encoding="utf-8"), option="--result-file")
+        value = filed.value_of(result_file)
     else:
         value = result_text if result is None else parsed(result, option="--result")
     where = place(store)

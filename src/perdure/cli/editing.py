@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure import values
-from perdure.cli import options, output, running
+from perdure.cli import filed, options, output, running
 from perdure.cli.deciding import Reason
 from perdure.cli.place import Place, place
 from perdure.cli.text import chosen_by, one_line
@@ -61,7 +61,7 @@ def edit(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="Make the changes of this file: JSON, an object of values by path, or a list of operations.",
+            help="Make the changes of this file, JSON or YAML: values by path, or a list of operations.",
         ),
     ] = None,
     branch: Annotated[
@@ -87,7 +87,7 @@ def edit(
     told: dict[str, Any] = {"branch": branch, "reason": reason, "by": by, "as_json": as_json}
     fn = None if unchecked else _code(where, session)
     if patch is not None:
-        change(where, session, running.parsed(patch.read_text(encoding="utf-8"), option="--patch"), fn=fn, **told)
+        change(where, session, filed.value_of(patch), fn=fn, **told)
     elif sets or unsets:
         change(where, session, operations(sets or [], unsets or []), fn=fn, **told)
     else:

@@ -22,6 +22,7 @@ from perdure.session.rules.request import Commit
 from perdure.session.rules.status import OVER
 from perdure.session.typed import check_parts
 from perdure.state import delta, place
+from perdure.state.survey import shown
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -91,10 +92,8 @@ def _edited(opened: Opened, ops: list[Op], *, own: dict[str, Any], fn: Callable[
     found, encoded = newest(opened), values.encode(ops, at="changes")
     with values.inert():  # what is not changed stays as it is stored, whatever became of its class
         old, new = (snapshot(reader, found.point).all() for _ in range(2))
-        try:
-            delta.patch(new, values.decode(encoded))
-        except DamageError as error:
-            raise RefusedError(f"{session}: {error}. Nothing was written; perdure state {session} shows it") from error
+        for number, op in enumerate(values.decode(encoded), 1):
+            _apply(session, new, op, number=number)
         draft = replacing("edited", found, (old, new), own=own)
     if fn is not None:
         _check(session, delta.patch(snapshot(reader, found.point).all(), values.decode(encoded)), fn)
@@ -102,6 +101,19 @@ def _edited(opened: Opened, ops: list[Op], *, own: dict[str, Any], fn: Callable[
     faults.reach("edit.before")
     writer.commit(Commit((*void, draft), lambda _: None, items.numbers(wishes)))
     return writer.head
+
+
+def _apply(session: str, state: dict[str, Any], op: Op, *, number: int) -> None:
+    """Makes one change. Raises `RefusedError`, with its place."""
+    try:
+        delta.apply(state, op)
+    except DamageError as error:
+        why = error.__cause__
+        what = f"there is no {why}" if isinstance(why, KeyError) else str(why)
+        at = f"change {number}, {op[0]} at {shown(op[1])}"
+        raise RefusedError(
+            f"{session}: {at}: {what}. Nothing was written; perdure state {session} shows what is there"
+        ) from error
 
 
 def _check(session: str, state: dict[str, Any], fn: Callable[..., Any]) -> None:
@@ -115,7 +127,31 @@ def _check(session: str, state: dict[str, Any], fn: Callable[..., Any]) -> None:
         raise RefusedError(f"{session}: the changed state is not one of its code: {fault}. Nothing was written")
 
 
-def _ops(changes: Changes) -> list[Op]:
+def _ops(changes: Any) -> list[Op]:
+    """The operations, each whole. Raises `RefusedError` for what is none."""
     if isinstance(changes, Mapping):
         return [["set", place.parsed(text), value] for text, value in changes.items()]
-    return list(changes)
+    if not isinstance(changes, list | tuple):
+        raise RefusedError(f"{values.describe(changes)} is no list of changes, nor values by their paths")
+    return [_op(one, number=number) for number, one in enumerate(changes, 1)]
+
+
+_TAKES: Final = {"set": 1, "del": 0, "extend": 1, "splice": 3, "order": 1}
+"""What comes behind the path of an operation (`state.delta`)."""
+
+
+def _op(one: Any, *, number: int) -> Op:
+    if not isinstance(one, list | tuple) or len(one) < 2 or one[0] not in _TAKES:
+        raise RefusedError(
+            f"change {number}, {values.describe(one)}, is none: write one as [what, path, …], with what of "
+            f'{", ".join(_TAKES)}, such as ["set", ["plan", "steps", 0], true]'
+        )
+    what, path, *more = one
+    path = place.parsed(path) if isinstance(path, str) else path
+    if not isinstance(path, list | tuple) or not (path or what == "order") or not isinstance((*path, "")[0], str):
+        raise RefusedError(f"change {number}, {what} at {values.describe(path)}: a path begins with the name of a part")
+    if len(more) != _TAKES[what]:
+        raise RefusedError(
+            f"change {number}, {what} at {shown([*path])}: {_TAKES[what]} values come behind the path, not {len(more)}"
+        )
+    return [what, [*path], *more]
