@@ -263,7 +263,7 @@ def test_a_result_comes_out_of_a_file(capsys: pytest.CaptureFixture[str]) -> Non
     assert run(capsys, "settle", "p", seq, "not-done", "--result-file", "r.json")[0] == 2
     assert run(capsys, "settle", "p", seq, "done", "--result-file", "r.json", "--result", "1")[0] == 2
     status, _, err = run(capsys, "settle", "p", seq, "done", "--result", '{"id": [1, "2"]}')
-    assert (status, "id[1]: Input should be a valid integer" in err) == (68, True)
+    assert (status, "id[1]: Input should be a valid integer" in err) == (68, True), err
     Path("r.yaml").write_text("id:\n- 1\n- null\n")
     assert run(capsys, "settle", "p", seq, "done", "--result-file", "r.yaml")[0] == 0
     assert json.loads(run(capsys, "resume", "p")[1]) == {"id": [1, None]}

@@ -154,6 +154,16 @@ def test_one_of_that_name_elsewhere_is_another(store: Any) -> None:
         store.settle("s", doubt(store, "pay"), "done", result="five")
 
 
+def test_one_that_is_not_declared_goes_before_those_elsewhere(store: Any) -> None:
+    @perdure.action(effect="once", name="tip")
+    def other(amount: int) -> str:
+        return str(amount)
+
+    key = next(key for key, fn in ACTIONS.items() if fn is other)
+    ACTIONS["tip", "elsewhere", "tip"] = ACTIONS.pop(key)
+    store.settle("s", doubt(store, "tip"), "done", result=[1, "b"])
+
+
 def test_functions_of_one_name_that_say_different_things_say_nothing(store: Any) -> None:
     @perdure.action(effect="once", name="pay")
     def other(amount: int) -> str:

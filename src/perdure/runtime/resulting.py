@@ -52,7 +52,7 @@ def _returns(entry: str, name: str) -> Any:
     module = _module_of(entry)
     found = [(place, fn) for (action, place, _), fn in list(ACTIONS.items()) if action == name]
     mine = [fn for place, fn in found if module is not None and place == module.__name__]
-    hints = [_hint(fn) for fn in mine or [fn for _, fn in found] or _in_module(module, name)]
+    hints = [_hint(fn) for fn in mine or _in_module(module, name) or [fn for _, fn in found]]
     return hints[0] if hints and all(hint == hints[0] for hint in hints) else _UNKNOWN
 
 
