@@ -42,6 +42,10 @@ def content(url: str) -> object:
         return told, [[item.content for item in store.inbox(one)] for one in ids]
 
 
+UNREAD = 79
+"""What doctor ends with for what is whole, and has messages that nobody reads."""
+
+
 def test_a_backup_there_and_back(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, again = str(tmp_path / "first.db"), str(tmp_path / "again.db")
     for number in range(3):
@@ -54,7 +58,7 @@ def test_a_backup_there_and_back(place: Place, tmp_path: Path, capsys: pytest.Ca
     assert run("copy", place.url, again, "--json") == 0
     assert content(again) == content(first)
     assert run("verify", "--read-data", "--store", place.url) == 0
-    assert run("doctor", "--deep", "--store", again) == 0
+    assert run("doctor", "--deep", "--store", again) == UNREAD
     with perdure.open(again) as store, store.session("desk") as s:
         assert s.receive() == {"number": 0}
         s.save()
