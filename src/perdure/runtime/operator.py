@@ -36,7 +36,7 @@ from perdure.session.rules.status import status
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
-    from perdure.runtime.store import AgentStore
+    from perdure.runtime.deciding import Deciding
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Rollback:
     instead: tuple[str, ...] = ()
 
 
-def checkpoint(store: AgentStore, session: str, name: str, *, at: int | str = -1, by: str = "") -> int:
+def checkpoint(store: Deciding, session: str, name: str, *, at: int | str = -1, by: str = "") -> int:
     """Gives a restore point that is there a name to roll back to. Its number.
 
     Durable on return. Raises `NoPointError` when there is none, `RefusedError` for a name that is none, `HeldError`.
@@ -77,7 +77,7 @@ def _check_name(name: str) -> None:
 
 
 def rollback(
-    store: AgentStore,
+    store: Deciding,
     session: str,
     to: int | str,
     *,
@@ -99,7 +99,7 @@ def rollback(
 
 
 def _ask_back(
-    store: AgentStore, session: str, to: int | str, *, reason: str, by: str, branch: str | None, strategy: Any
+    store: Deciding, session: str, to: int | str, *, reason: str, by: str, branch: str | None, strategy: Any
 ) -> Rollback:
     if store.info(session).form == "handle":
         raise RefusedError(
@@ -112,13 +112,13 @@ def _ask_back(
 
 
 def _go_back(
-    store: AgentStore, session: str, to: int | str, *, reason: str, by: str, branch: str | None, strategy: Any
+    store: Deciding, session: str, to: int | str, *, reason: str, by: str, branch: str | None, strategy: Any
 ) -> Rollback:
     with store.keeper.briefly(check_session_id(session), owner=new_owner(), lease_s=limits.LEASE_S) as lease:
         return _rolled_back(opened_by(store.backend, lease), to, reason=reason, by=by, branch=branch, strategy=strategy)
 
 
-def left_children(store: AgentStore, session: str, done: Rollback) -> list[str]:
+def left_children(store: Deciding, session: str, done: Rollback) -> list[str]:
     """The sessions whose starts the rollback left, as far as they have begun: their end is an undo that is owed."""
     actions = Actions(store.log(session))
     starts = [actions[seq] for seq in done.undo if actions[seq].undo == CANCEL]

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from perdure.recovery.ladder import Rung
+    from perdure.runtime.handles import Handles
     from perdure.runtime.runner import Ready
-    from perdure.runtime.running import Running
     from perdure.session.declare import Agent
     from perdure.session.keeping.opening import Opening
 
@@ -101,7 +101,7 @@ RESTORED: Final = "restored"
 class Climb:
     """The restore of one run. `opening` is what is opened next."""
 
-    def __init__(self, store: Running, opening: Opening, policy: RestorePolicy) -> None:
+    def __init__(self, store: Handles, opening: Opening, policy: RestorePolicy) -> None:
         self.opening = opening
         self._store, self._policy, self._tries = store, policy, 0
 

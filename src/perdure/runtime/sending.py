@@ -22,12 +22,12 @@ from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
+    from perdure.runtime.deciding import Deciding
     from perdure.runtime.listed import SessionInfo
-    from perdure.runtime.store import AgentStore
     from perdure.stores.contract import Store as Backend
 
 
-def message(store: AgentStore, session: str, content: Any, *, key: str | None, by: str) -> bool:
+def message(store: Deciding, session: str, content: Any, *, key: str | None, by: str) -> bool:
     """Sends a message; False when one with this key was sent before."""
     _check_not_over(store, session)
     sent = Sent(items.MESSAGE, values.encode(content, at="message"), by, key)
@@ -39,7 +39,7 @@ def waiting(store: Backend, session: str) -> int:
     return sum(items.opened(item, session=session).what == items.MESSAGE for item in store.inbox(session))
 
 
-def command(store: AgentStore, session: str, what: str, *, reason: str, by: str) -> None:
+def command(store: Deciding, session: str, what: str, *, reason: str, by: str) -> None:
     """Pauses or cancels a session, or asks it for a snapshot."""
     _check_not_over(store, session)
     if what == items.PAUSE:
@@ -48,13 +48,13 @@ def command(store: AgentStore, session: str, what: str, *, reason: str, by: str)
     deliver(store.keeper, session, owner=new_owner(), lease_s=limits.LEASE_S)
 
 
-def rollback(store: AgentStore, session: str, back: dict[str, Any], *, by: str) -> None:
+def rollback(store: Deciding, session: str, back: dict[str, Any], *, by: str) -> None:
     """Asks a session that runs to go back; `back` tells where to and why (`session.rules.item`)."""
     _check_not_over(store, session)
     _send(store, session, Sent(items.ROLLBACK, values.encode(back, at="rollback"), by))
 
 
-def save(store: AgentStore, session: str, *, reason: str, by: str) -> bool:
+def save(store: Deciding, session: str, *, reason: str, by: str) -> bool:
     """Asks for a snapshot; False when nobody runs the session."""
     if not store.info(session).owner:
         _check_not_over(store, session)
@@ -63,7 +63,7 @@ def save(store: AgentStore, session: str, *, reason: str, by: str) -> bool:
     return True
 
 
-def answer(store: AgentStore, session: str, question: int | str, said: Any, *, by: str) -> None:
+def answer(store: Deciding, session: str, question: int | str, said: Any, *, by: str) -> None:
     """Answers a question, once."""
     asked = _asked(store, check_session_id(session), question)
     _check_answer(session, asked, said)
@@ -77,17 +77,17 @@ def answer(store: AgentStore, session: str, question: int | str, said: Any, *, b
         raise UndecidedError(f"{session}: question {asked.seq} is answered already")
 
 
-def _is_answered(store: AgentStore, session: str, asked: Entry) -> bool:
+def _is_answered(store: Deciding, session: str, asked: Entry) -> bool:
     return bool(store.backend.find(session, answer_mark(asked.seq)))
 
 
-def decision(store: AgentStore, session: str, sent: Sent) -> None:
+def decision(store: Deciding, session: str, sent: Sent) -> None:
     """Tells a session that runs what was decided about an action."""
     _send(store, session, sent)
     deliver(store.keeper, session, owner=new_owner(), lease_s=limits.LEASE_S)
 
 
-def _send(store: AgentStore, session: str, sent: Sent) -> bool:
+def _send(store: Deciding, session: str, sent: Sent) -> bool:
     allowed = items.screened(sent, store.backend.guard)
     content = items.content_of(allowed, session=session, codec=store.backend.protocol)
     is_new = store.backend.send(session, content, mark=items.mark_of(sent)) is not None
@@ -95,7 +95,7 @@ def _send(store: AgentStore, session: str, sent: Sent) -> bool:
     return is_new
 
 
-def _check_not_over(store: AgentStore, session: str) -> None:
+def _check_not_over(store: Deciding, session: str) -> None:
     summary = find(store.backend, check_session_id(session))
     if summary is None:
         raise SessionUnknownError(f"no session {session} in {store.url}")
@@ -122,7 +122,7 @@ def _check_pausable(info: SessionInfo) -> None:
         )
 
 
-def _asked(store: AgentStore, session: str, question: int | str) -> Entry:
+def _asked(store: Deciding, session: str, question: int | str) -> Entry:
     asked = [entry for entry in store.log(session) if entry.kind == "asked"]
     found = [entry for entry in asked if question in (entry.seq, entry["key"])]
     if not found:
