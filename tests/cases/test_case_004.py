@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 import threading
@@ -14,9 +13,9 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.testing.processes import begun
 
 N, TIMES = 16, 3
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def note(path: Path, text: str) -> None:
@@ -81,8 +80,7 @@ def test_all_results_of_one_moment_are_found(tmp_path: Path, way: str) -> None:
     for turn in range(TIMES):
         folder = tmp_path / str(turn)
         folder.mkdir()
-        process = SPAWN.Process(target=killed, args=(folder, way))
-        process.start()
+        process = begun(killed, folder, way)
         process.join(60)
         assert process.exitcode == -signal.SIGKILL
         assert run(folder, way) == [f"result {n}" for n in range(N)]

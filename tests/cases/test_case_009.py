@@ -7,6 +7,7 @@ from typing import Any
 
 import perdure
 from perdure.testing import crash_everywhere
+from tests.instants import POINTS
 
 
 def model(messages: list[dict[str, Any]]) -> dict[str, Any]:
@@ -55,4 +56,4 @@ def test_each_output_has_its_call_at_every_restore_point(tmp_path: Path) -> None
 
 
 def test_killed_anywhere_too() -> None:
-    crash_everywhere(agent, answers={"c1": "yes", "c2": "yes"})
+    crash_everywhere(agent, answers={"c1": "yes", "c2": "yes"}, points=POINTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sqlite3
 from contextlib import closing
 from multiprocessing.synchronize import Barrier
@@ -12,12 +11,12 @@ from typing import Any
 import pytest
 
 from perdure.stores import open_store
+from perdure.testing.processes import FRESH, begun
 from tests.servers import places
 
 PROCESSES, ROUNDS = 8, 20
 PROCESSES_THERE, ROUNDS_THERE = 4, 2
 """At the places of each other kind."""
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def open_many(urls: list[str], number: int, barrier: Barrier, results: Any) -> None:
@@ -33,10 +32,8 @@ def open_many(urls: list[str], number: int, barrier: Barrier, results: Any) -> N
 
 
 def opened_at_once(urls: list[str], *, count: int) -> None:
-    barrier, results = SPAWN.Barrier(count), SPAWN.Queue()
-    processes = [SPAWN.Process(target=open_many, args=(urls, n, barrier, results)) for n in range(count)]
-    for process in processes:
-        process.start()
+    barrier, results = FRESH.Barrier(count), FRESH.Queue()
+    processes = [begun(open_many, urls, n, barrier, results) for n in range(count)]
     assert [results.get(timeout=60) for _ in processes] == [[]] * count
     for process in processes:
         process.join(60)

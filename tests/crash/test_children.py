@@ -127,7 +127,7 @@ def test_a_child_for_each_process_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Nursery, "_begun", begun)
     with pytest.raises(AssertionError, match="happened"):
-        crash_everywhere(one, effects=outside.effects, fresh=outside.clear)
+        crash_everywhere(one, effects=outside.effects, fresh=outside.clear, points=POINTS)
 
 
 def test_a_wait_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_a_wait_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Nursery, "wait", wait)
     monkeypatch.setattr(Nursery, "begin", lambda self, child: None)
     with pytest.raises(AssertionError, match="result"):
-        crash_everywhere(one, effects=outside.effects, fresh=outside.clear)
+        crash_everywhere(one, effects=outside.effects, fresh=outside.clear, points=POINTS)
 
 
 # --- effects of the whole store ---------------------------------------------------------------------------------------

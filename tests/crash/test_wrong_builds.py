@@ -19,6 +19,7 @@ from perdure.stores import Batch
 from perdure.testing import crash_everywhere
 from tests.crash import agents, outside
 from tests.crash.agents import BENCHES
+from tests.instants import POINTS
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -176,4 +177,4 @@ def test_a_wrong_build_is_caught(wrong: Patch, agent: Callable[[Any], Any], monk
     monkeypatch.setitem(Keyframer.__init__.__kwdefaults__, "every", bench.every)
     wrong(monkeypatch)
     with pytest.raises(AssertionError, match="killed at"):
-        crash_everywhere(agent, effects=outside.effects, fresh=outside.clear, **bench.options)
+        crash_everywhere(agent, effects=outside.effects, fresh=outside.clear, points=POINTS, **bench.options)

@@ -14,6 +14,7 @@ import perdure
 from perdure.cli import main
 from perdure.cli.app import app
 from tests.e2e import bytes_of
+from tests.instants import FULL
 
 CANARY = "sk-" + "proj-" + "c4N4ryB1rd" * 4
 PASSWORD = "plain-word-of-nobody"
@@ -82,7 +83,8 @@ WALKED |= {
 WALKED |= {"bench", "demo"}
 """Commands with words of their own below, and two that need no store; all others are tried as they are."""
 
-STORES = {"refuse": ["sqlite:///a.db"], "mask": ["sqlite:///a.db", "file:files"], "allow": ["file:files"]}
+BOTH = ["sqlite:///a.db", "file:files"]
+STORES = {"refuse": BOTH if FULL else BOTH[:1], "mask": BOTH if FULL else BOTH[1:], "allow": BOTH[1:]}
 
 
 @pytest.fixture
@@ -157,6 +159,7 @@ def commands(input_: str, *, stores: list[str]) -> Iterator[list[str]]:
         yield ["show", CANARY, *on]
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("policy", ["refuse", "mask", "allow"])
 def test_no_command_shows_it_and_no_file_holds_it(
     policy: str,

@@ -16,6 +16,7 @@ from perdure.log.choices import Course
 from perdure.recovery import FailurePolicy
 from perdure.session.rules.failing import Failing
 from perdure.testing import crash_everywhere
+from tests.instants import POINTS
 
 done: list[Any] = []
 
@@ -168,8 +169,8 @@ def test_a_success_in_between_ends_the_row(store):
     assert store.run(agent, "s").result == "through"
 
 
-def test_killed_anywhere_it_ends_the_same(tmp_path):
-    crash_everywhere(insists("first", "third"), effects=Counter, folder=tmp_path)
+def test_killed_anywhere_it_ends_the_same():
+    crash_everywhere(insists("first", "third"), effects=Counter, points=POINTS)
 
 
 def test_one_that_may_happen_only_once_is_asked_about_before_it_is_left_behind(store):

@@ -15,6 +15,7 @@ from perdure.recovery import FailurePolicy
 from perdure.session.rules.call import Done, NotDone
 from perdure.session.rules.core import Journal
 from perdure.testing import Doubt, crash_everywhere
+from tests.instants import POINTS
 
 WAYS = ("first", "second", "third")
 POLICY = FailurePolicy(after=2, strategies=WAYS)
@@ -222,14 +223,13 @@ def test_without_a_key_a_person_is_asked_before_it_would_be_paid_again(store, tm
 
 
 def test_killed_anywhere_on_the_way_to_the_third_strategy_it_pays_once(tmp_path):
-    paid, folder = tmp_path / "paid", tmp_path / "lives"
-    folder.mkdir()
+    paid = tmp_path / "paid"
     agent = payer(paid, keyed=True)
 
     def effects() -> Counter[str]:
         return Counter(paid.read_text().split() if paid.exists() else ())
 
-    crash_everywhere(agent, effects=effects, fresh=lambda: paid.unlink(missing_ok=True), folder=folder)
+    crash_everywhere(agent, effects=effects, fresh=lambda: paid.unlink(missing_ok=True), points=POINTS)
 
 
 INSTRUCTIVE = None if os.environ.get("PERDURE_STORM") == "full" else ("effect.before", "effect.after", "append.after")

@@ -19,6 +19,7 @@ from perdure.log.choices import Choice, Course
 from perdure.recovery import FailurePolicy, error_kinds
 from perdure.session.session import Session
 from perdure.testing import crash_everywhere
+from tests.instants import POINTS
 
 WAYS = ("first", "second", "third")
 
@@ -126,11 +127,11 @@ def test_the_third_strategy_succeeds_and_nothing_of_the_first_two_is_left(store,
 
 
 @pytest.mark.parametrize("agent", [stubborn, plain, in_steps])
-def test_killed_anywhere_it_ends_the_same(agent, tmp_path):
+def test_killed_anywhere_it_ends_the_same(agent):
     def effects():
         return {}
 
-    crash_everywhere(agent, effects=effects, folder=tmp_path)
+    crash_everywhere(agent, effects=effects, points=POINTS)
 
 
 def test_when_every_strategy_was_tried_the_session_is_failed_and_all_of_it_kept(store):

@@ -22,8 +22,9 @@ from tests.servers.server import fresh_name
 
 pytestmark = pytest.mark.storm
 FULL = os.environ.get("PERDURE_STORM") == "full"
+PLACES = [*SERVERS, POOLER] if FULL else SERVERS
 READY_S_MAX = 30.0
-REQUESTS = range(1, 200) if FULL else (1, 2, 4, 8, 16, 32, 64)
+REQUESTS = range(1, 200) if FULL else (1, 2, 5, 12, 30, 64)
 """At which request of an operation the connection breaks, as long as it makes so many."""
 
 
@@ -103,14 +104,14 @@ def bench(place: Place, options: str = "") -> Iterator[Bench]:
         yield Bench(direct, store, proxy)
 
 
-@pytest.mark.parametrize("place", [*SERVERS, POOLER], indirect=True, ids=repr)
+@pytest.mark.parametrize("place", PLACES, indirect=True, ids=repr)
 def test_wherever_the_connection_breaks_it_is_done_once(place: Place) -> None:
     with bench(place) as one:
         found = {operation.name: one.sweep(operation, BREAKS if FULL else (AFTER,)) for operation in OPERATIONS}
     assert all(found.values()), found
 
 
-@pytest.mark.parametrize("place", [*SERVERS, POOLER], indirect=True, ids=repr)
+@pytest.mark.parametrize("place", PLACES, indirect=True, ids=repr)
 def test_if_it_stays_broken_all_is_done_or_nothing(place: Place) -> None:
     with bench(place, options="&busy_s=0.1") as one:
         for operation in (operation for operation in OPERATIONS if operation.writes):

@@ -16,19 +16,22 @@ from tests.servers.redis import RedisServer
 from tests.servers.server import Server
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
+KILLS, SAVES_BETWEEN = 2, 20
+"""At least: how long a server takes to start must not matter."""
 PLAN = Plan("", "kills", sessions=30, processes=3, threads=3, seconds=60 if FULL else 4, kill_every_s=2)
 
 
 def killed_under_load(plan: Plan, server: Server) -> tuple[Report, int]:
     """What was found, and how often the server was killed while they wrote. A writer that failed is a problem, too."""
-    crowd, kills, chance = Crowd(plan), 0, random.Random(plan.seed)
+    kills, seen, chance = 0, 0, random.Random(plan.seed)
+    crowd = Crowd(plan, goes_on=lambda: kills < KILLS)
     with ThreadPoolExecutor(1) as pool:
         soak = pool.submit(crowd.run, lambda _: None)
-        while not wait([soak], chance.uniform(0.5, 2.0)).done:  # the instant is what varies
-            if crowd.told.save_ms:
+        while not wait([soak], chance.uniform(0.2, 1.0)).done:  # the instant is what varies
+            if len(crowd.told.save_ms) >= seen + SAVES_BETWEEN:
                 server.kill()
                 server.start()
-                kills += 1
+                kills, seen = kills + 1, len(crowd.told.save_ms)
     report, failed = counted(crowd), soak.exception()
     return (report if failed is None else replace(report, problems=(*report.problems, str(failed)))), kills
 
@@ -40,7 +43,7 @@ def test_what_a_killed_server_had_acknowledged_is_there_once(place: Place) -> No
     assert place.server is not None
     report, kills = killed_under_load(replace(PLAN, url=place.url), place.server)
     assert not report.problems
-    assert kills
+    assert kills >= KILLS
     assert report.saves > report.sessions > 0
 
 

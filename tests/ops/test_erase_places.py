@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,15 +25,20 @@ from tests.servers.places import Place
 from tests.servers.s3 import S3Server
 
 CANARY: Final = "canary-of-the-erased-"
+"""Followed by what no other place on the same server has."""
 
 BEYOND: Final = {"postgres": "pg_wal", "pooler": "pg_wal", "mongo": "WiredTigerLog"}
 """The server's own log, which only it can clean, and does in its time: told in docs/stores.md."""
 
 
+def canary(url: str) -> str:
+    return f"{CANARY}{hashlib.sha256(url.encode()).hexdigest()[:16]}-"
+
+
 def filled(url: str) -> None:
     """A session to be erased, collected before, with what waits in its inbox; and another one beside it."""
     with perdure.open(url) as store:
-        for session, word in (("gone", CANARY), ("other", "harmless-")):
+        for session, word in (("gone", canary(url)), ("other", "harmless-")):
             with store.session(session, labels={"word": word}) as s:
                 s.state["log"] = []
                 for n in range(30):
@@ -56,7 +62,7 @@ def needles(url: str) -> list[bytes]:
         ends = [frame[-42:-4] for frame in stored(store, "gone") if len(frame) > 100]
     mine = [end for end in ends if end not in other]
     assert len(mine) > 6
-    return [CANARY.encode(), *mine, *(base64.b64encode(end)[4:-4] for end in mine)]
+    return [canary(url).encode(), *mine, *(base64.b64encode(end)[4:-4] for end in mine)]
 
 
 def folder_of(place: Place) -> Path:

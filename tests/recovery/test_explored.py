@@ -28,6 +28,7 @@ from perdure.stores.observing import Judged
 from perdure.testing import crash_everywhere
 from perdure.testing.circles import CORPUS
 from perdure.testing.runs import Deed, Reply, runs_of
+from tests.instants import POINTS
 
 TRACES = Path(__file__).resolve().parents[2].parent / "shared/data/traces"
 
@@ -80,7 +81,7 @@ def trying(s: perdure.Session) -> list[Any]:
 
 
 def test_killed_anywhere_it_is_told_the_same() -> None:
-    crash_everywhere(trying)
+    crash_everywhere(trying, points=POINTS)
 
 
 def test_a_replay_that_asks_about_another_way_is_told_so(tmp_path: Path) -> None:

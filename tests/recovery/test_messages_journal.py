@@ -21,6 +21,7 @@ from perdure.recovery import acompleted, completed, problems
 from perdure.recovery.messages import INTERRUPTED, NOT_DONE
 from perdure.testing import crash_everywhere
 from perdure.testing.lives import forked
+from tests.instants import POINTS
 from tests.recovery import strict
 
 
@@ -133,7 +134,7 @@ def interrupted_agent(s: perdure.Session) -> list[str]:
 
 
 def test_a_script_killed_anywhere_completes_its_history_the_same_way() -> None:
-    crash_everywhere(interrupted_agent)
+    crash_everywhere(interrupted_agent, points=POINTS)
 
 
 @perdure.steps
@@ -156,7 +157,7 @@ def chat(s: perdure.Session) -> None:
 
 
 def test_an_agent_with_parallel_tools_killed_anywhere_has_a_whole_history_at_every_resume() -> None:
-    crash_everywhere(chat)
+    crash_everywhere(chat, points=POINTS)
 
 
 def by_hand(s: perdure.Session) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 import pytest
 from redis import Redis
 
+from perdure import clock
 from perdure.errors import (
     ConflictError,
     ProcessForkedError,
@@ -56,7 +58,10 @@ def test_a_failover_that_lost_writes_is_noticed_and_nothing_is_written_over(redi
 
 
 def test_an_acknowledgement_waits_for_replicas_and_nothing_is_told_before(redis_server, url, admin) -> None:
-    with open_store(f"{url}&wait_replicas=1&busy_s=4") as store:
+    with open_store(f"{url}&wait_replicas=1") as store:
+        proof = store._link.proof  # type: ignore[attr-defined]
+        assert proof == ("WAIT", 1, 2500)
+        store._link.proof = (*proof[:2], 50)  # type: ignore[attr-defined]
         with pytest.raises(StoreFailedError, match="not yet on as many replicas"):
             store.create("s", owner="me")
         for look in (lambda: store.head("s"), store.heads, lambda: store.lease("s")):
@@ -65,6 +70,7 @@ def test_an_acknowledgement_waits_for_replicas_and_nothing_is_told_before(redis_
         with RedisServer() as replica, Redis(host=replica.host, port=replica.port) as second:
             second.replicaof(redis_server.host, redis_server.port)
             eventually(lambda: admin.wait(1, 100) == 1)
+            store._link.proof = proof  # type: ignore[attr-defined]
             assert store.lease("s") == Lease("s", 1, "me", 0)
             log = Log(store, "t")
             log.append(b"1")
@@ -73,13 +79,15 @@ def test_an_acknowledgement_waits_for_replicas_and_nothing_is_told_before(redis_
                 assert any("replica" in problem for problem in reader.health(deep=False).settings)
 
 
-def test_a_replica_is_read_and_takes_no_writes(redis_server, url, store, admin) -> None:
+def test_a_replica_is_read_and_takes_no_writes(redis_server, url, store, admin, monkeypatch) -> None:
     filled(store)
     with RedisServer() as replica, Redis(host=replica.host, port=replica.port) as second:
         second.replicaof(redis_server.host, redis_server.port)
         eventually(lambda: second.exists("{place}:session:s") == 1)
-        with open_store(f"{replica.url('place')}&busy_s=0.2") as reader:
+        with open_store(replica.url("place")) as reader:
             assert len(list(reader.read("s"))) == 6
+            leaps = itertools.count(60.0, 60.0)
+            monkeypatch.setattr(clock, "monotonic_s", lambda: next(leaps))  # patience is over at the second try
             with pytest.raises(StoreFailedError, match="replica"):
                 reader.send("s", b"x")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from perdure.log import Record
 from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Head, Lease, Store
 from perdure.testing.broken import Passing
+from perdure.testing.processes import begun
 
 
 @pytest.fixture
@@ -150,9 +150,7 @@ def test_whoever_comes_while_it_is_opened_is_seen_whole_or_not_at_all(comes, *, 
 
 
 def test_processes_lose_nothing(store) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=add_many, args=(store.url, n)) for n in range(3)]
-    [worker.start() for worker in workers]
+    workers = [begun(add_many, store.url, n) for n in range(3)]
     [worker.join(60) for worker in workers]
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     assert sorted(store.state_at("a")["names"]) == sorted(f"{w}-{n}" for w in range(3) for n in range(8))

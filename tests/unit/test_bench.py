@@ -25,6 +25,7 @@ from perdure.testing.bench.single import single
 from perdure.testing.bench.traces import Recorded, TracesError
 from perdure.testing.bench.turns import take
 from perdure.testing.bench.workload import Chat, Documents, Trimmed, dumps, messages_from
+from tests import instants
 
 TINY = Sizes(
     steps=12,
@@ -44,6 +45,7 @@ TINY = Sizes(
     sessions=12,
 )
 DOCS = Path(__file__).parents[2] / "docs" / "benchmark.md"
+STORES = ["file://{}/store", *(["sqlite:///{}/a.db"] if instants.FULL else [])]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,8 @@ def test_unfit_options_are_refused(argv: list[str]) -> None:
     assert refused.value.code == 2
 
 
-@pytest.mark.parametrize("url", ["sqlite:///{}/a.db", "file://{}/store"])
+@pytest.mark.storm
+@pytest.mark.parametrize("url", STORES)
 def test_a_store_is_measured_by_its_url(url: str, tmp_path: Path) -> None:
     found = bench.run(tmp_path, TINY, store=url.format(tmp_path), only=places.SECTIONS)
     rows = [row for row in places.rows(TINY) if row.section not in places.ON_SERVERS]

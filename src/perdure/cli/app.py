@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
 import perdure
 from perdure.cli import (
@@ -129,6 +131,12 @@ def program(
     use_protocol(protocol)
 
 
+@functools.cache
+def built() -> Any:
+    """The commands as they are called. That is as much work as most of them do, so it is done once in a process."""
+    return typer.main.get_command(app)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Runs the command line and leaves with its exit status. An error of perdure is told without a traceback."""
     arguments = sys.argv[1:] if argv is None else argv
@@ -136,6 +144,6 @@ def main(argv: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(arguments, prog_name="perdure")
+        built()(arguments, prog_name="perdure")
     except PerdureError as error:
         sys.exit(failing.tell(error, json=not {"--json", "--ndjson"}.isdisjoint(arguments)))

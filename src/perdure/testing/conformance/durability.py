@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -20,8 +21,8 @@ from perdure.errors import ConflictError, HeldError
 from perdure.log import GENESIS, Base, Record, verified
 from perdure.stores import Batch, Lease, Point, Store
 from perdure.testing.conformance.tools import Log, Place, records_after, same, together
+from perdure.testing.processes import FRESH, begun
 
-_SPAWN: Final = multiprocessing.get_context("spawn")
 _JOIN_S: Final = 60
 _PROCESSES: Final = 4
 
@@ -84,7 +85,7 @@ class DurabilityChecks(Place):
                     read_back(store, session, at_least=told[session], at_most=told[session] + 1)
 
     def test_many_processes_make_one_place(self, tmp_path: Path) -> None:
-        barrier = _SPAWN.Barrier(_PROCESSES)
+        barrier = FRESH.Barrier(_PROCESSES)
         faults_seen = gathered(self, make_many_places, tmp_path, barrier)
         same(faults_seen, [[]] * _PROCESSES)
         for place in sorted(tmp_path.iterdir()):
@@ -94,7 +95,7 @@ class DurabilityChecks(Place):
     def test_of_many_processes_each_append_is_kept(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
             store.create("s", owner="all")
-        written = gathered(self, append_many, tmp_path, _SPAWN.Barrier(_PROCESSES))
+        written = gathered(self, append_many, tmp_path, FRESH.Barrier(_PROCESSES))
         with self.open(tmp_path) as store:
             checked = verified(store.read("s"), session="s", after=0, previous=GENESIS)
             same(sorted(record.body for record in checked), sorted(body for bodies in written for body in bodies))
@@ -102,7 +103,7 @@ class DurabilityChecks(Place):
     def test_of_many_processes_one_claims(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
             store.create("s", owner="me")
-        outcomes = gathered(self, claim_once, tmp_path, _SPAWN.Barrier(_PROCESSES))
+        outcomes = gathered(self, claim_once, tmp_path, FRESH.Barrier(_PROCESSES))
         same(sorted(outcomes), ["held"] * (_PROCESSES - 1) + ["won"])
 
     def test_open_twice_here_and_once_elsewhere_it_keeps_what_it_acknowledges(self, tmp_path: Path) -> None:
@@ -248,13 +249,18 @@ def claim_once(place: Place, path: Path, messages: Connection, number: int, barr
             messages.send("held")
 
 
+def _begun(work: Callable[..., None], place: Place, path: Path, *more: Any) -> tuple[Any, Connection]:
+    """A process that does `work`, and where its messages come out."""
+    receiver, sender = FRESH.Pipe(duplex=False)
+    process = begun(work, place, path, sender, *more)
+    sender.close()
+    return process, receiver
+
+
 @contextmanager
 def started(place: Place, work: Callable[..., None], path: Path, *more: Any) -> Iterator[tuple[Any, Connection]]:
     """A process that does `work` and sends messages; joined at the end."""
-    receiver, sender = _SPAWN.Pipe(duplex=False)
-    process = _SPAWN.Process(target=work, args=(place, path, sender, *more))
-    process.start()
-    sender.close()
+    process, receiver = _begun(work, place, path, *more)
     try:
         yield process, receiver
     finally:
@@ -274,18 +280,28 @@ def received(messages: Connection) -> Iterator[Any]:
 
 def gathered(place: Place, work: Callable[..., None], path: Path, barrier: Any) -> list[Any]:
     """The one message of each of several processes."""
-    ends = []
-    for number in range(_PROCESSES):
-        receiver, sender = _SPAWN.Pipe(duplex=False)
-        process = _SPAWN.Process(target=work, args=(place, path, sender, number, barrier))
-        process.start()
-        sender.close()
-        ends.append((process, receiver))
+    ends = [_begun(_telling, place, path, work, number, barrier) for number in range(_PROCESSES)]
     messages = [receiver.recv() for _, receiver in ends]
     for process, receiver in ends:
         process.join(_JOIN_S)
         receiver.close()
+    if failed := [message.traceback for message in messages if isinstance(message, Failed)]:
+        raise AssertionError("in a process of its own:\n" + "\n".join(failed))
     return messages
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The message of a process that has failed."""
+
+    traceback: str
+
+
+def _telling(place: Place, path: Path, messages: Connection, work: Callable[..., None], *more: Any) -> None:
+    try:
+        work(place, path, messages, *more)
+    except BaseException:  # noqa: BLE001 - told to the check, which fails with it
+        messages.send(Failed(traceback.format_exc()))
 
 
 def read_back(store: Store, session: str = "s", *, at_least: int, at_most: int) -> None:

@@ -28,9 +28,13 @@ class WriterFailedError(RuntimeError):
 
 @dataclass
 class Crowd:
-    """A soak under way. `memory_mb` are samples of the process that is never killed, one a second."""
+    """A soak under way. `memory_mb` are samples of the process that is never killed, one a second once it saves.
+
+    It goes on beyond its time for as long as `goes_on` says so.
+    """
 
     plan: Plan
+    goes_on: Callable[[], bool] = lambda: False
     told: Told = field(default_factory=Told)
     kills: int = 0
     memory_mb: list[float] = field(default_factory=list)
@@ -41,6 +45,7 @@ class Crowd:
         self._lives = [0] * self.plan.processes
         self._processes = [self._started(number) for number in range(self.plan.processes)]
         self._chance = random.Random(self.plan.seed)  # noqa: S311 - not for secrets
+        self._at_work = False
 
     def run(self, progress: Callable[[str], None]) -> None:
         """All of it; returns when every writer has ended. Raises `WriterFailedError`."""
@@ -58,12 +63,13 @@ class Crowd:
     def _soak(self, progress: Callable[[str], None]) -> None:
         began = now = time.monotonic()
         look, kill = began + 1, began + (self.plan.kill_every_s or self.plan.seconds + 1)
-        while now < began + self.plan.seconds:
+        while now < began + self.plan.seconds or self.goes_on():
             self._hear(min(look, kill) - now)
             now = time.monotonic()
             if now >= look:
                 look = now + 1
-                self.memory_mb.append(resident_mb(self._processes[0].pid))
+                if self._at_work:  # before, it is still growing to its size
+                    self.memory_mb.append(resident_mb(self._processes[0].pid))
                 progress(f"{now - began:.0f} s, {len(self.told.save_ms):,} saves, {self.kills} kills")
             if now >= kill:
                 kill = now + self.plan.kill_every_s
@@ -107,6 +113,7 @@ class Crowd:
             part = os.read(key.fd, 1 << 16)
             for line in key.data.lines(part):
                 self.told.hear(line)
+                self._at_work |= key.data.number == 0 and line.startswith("saved")
             if not part:
                 self._selector.unregister(key.fileobj)
                 self._check(key.data.number)
