@@ -22,6 +22,7 @@ from perdure.errors import (
 from perdure.log import GENESIS, verified
 from perdure.stores import Batch, Change, open_store
 from perdure.stores.tiered import TieredStore, through
+from perdure.testing.conformance.tools import records_after
 from tests.crash.process import Child, Talk
 from tests.tiered.bench import Owner, Place, bodies, tiered
 
@@ -90,6 +91,20 @@ def test_through_it_is_cold_and_hot_is_told_after_it(hot: Place, cold: Place) ->
         owner.save(b"when it is back")
     with open_store(hot.url) as near:
         assert near.head("s").chain == again(cold).head("s").chain
+
+
+def test_what_others_of_the_same_epoch_write_between_is_left_to_them(hot: Place, cold: Place) -> None:
+    with tiered(hot, cold, mode="through", copy_s=60.0) as store:
+        owner = written(store, 1)
+        store._writes.flush(store._writes.lines.of("s"))
+        assert hot.head("s").seq == len(owner.acknowledged)
+        for number in range(4):
+            log = list(cold.read("s"))
+            batch = Batch(records_after(log, "s", (b"%d" % number,), kind="note"))
+            (cold if number % 2 else store).append("s", batch, epoch=1, head=len(log))
+    assert bodies(again(cold)) == [*owner.acknowledged, b"0", b"1", b"2", b"3"]
+    with tiered(again(hot), again(cold), mode="through") as store:
+        assert bodies(store) == bodies(again(cold))
 
 
 def test_a_copy_is_written_soon_and_many_saves_together(hot: Place, cold: Place) -> None:

@@ -63,12 +63,16 @@ class Line:
         return size
 
     def next(self) -> tuple[Queued, ...]:
-        """What is to be written next, together."""
+        """What is to be written next, together: batches that follow one another, though others may write, too."""
         with self._mutex:
             chosen: list[Queued] = []
             size = 0
             for queued in self._queue:
-                if chosen and (size + queued.size > TOGETHER_BYTES or queued.epoch != chosen[0].epoch):
+                if chosen and (
+                    size + queued.size > TOGETHER_BYTES
+                    or queued.epoch != chosen[0].epoch
+                    or queued.head != chosen[-1].end
+                ):
                     break
                 chosen.append(queued)
                 size += queued.size
