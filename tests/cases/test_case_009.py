@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import perdure
 from perdure.testing import crash_everywhere
 from tests.instants import POINTS
@@ -55,5 +57,6 @@ def test_each_output_has_its_call_at_every_restore_point(tmp_path: Path) -> None
         assert [message["role"] for message in outcome.result] == ["user", "assistant", "tool", "tool", "assistant"]
 
 
+@pytest.mark.storm
 def test_killed_anywhere_too() -> None:
     crash_everywhere(agent, answers={"c1": "yes", "c2": "yes"}, points=POINTS)

@@ -100,12 +100,14 @@ async def awaits(s: perdure.AsyncSession) -> list[Any]:
     return list(await asyncio.gather(*children))
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("agent", [one, three, deep, steps, rolls_back, awaits], ids=lambda agent: agent.__name__)
 def test_killed_anywhere_each_effect_happens_once(agent: Callable[..., Any]) -> None:
     report = crash_everywhere(agent, effects=outside.effects, fresh=outside.clear, points=POINTS)
     assert report.lives > 5
 
 
+@pytest.mark.storm
 def test_in_a_store_of_files(tmp_path: Path) -> None:
     crash_everywhere(
         one,
@@ -177,6 +179,7 @@ def reserves(s: perdure.Session) -> str:
     return s.rollback("start", strategy="cheap")
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("agent", [invoices, reserves], ids=lambda agent: agent.__name__)
 def test_an_effect_of_the_store_happens_once(agent: Callable[..., Any]) -> None:
     report = crash_everywhere(agent, effects=outside.effects, fresh=outside.clear, points=POINTS)

@@ -38,6 +38,7 @@ def crash(bench: Bench, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Repo
     return crash_everywhere(bench.agent, **chosen)
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("bench", BENCHES, ids=IDS)
 def test_killed_anywhere_it_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     points = None if FULL or bench.agent in AT_EVERY_INSTANT else POINTS

@@ -171,6 +171,7 @@ WRONG: list[tuple[Patch, Callable[[Any], Any]]] = [
 ]
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize(("wrong", "agent"), WRONG, ids=[wrong.__name__ for wrong, _ in WRONG])
 def test_a_wrong_build_is_caught(wrong: Patch, agent: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     bench = next(bench for bench in BENCHES if bench.agent is agent)

@@ -143,6 +143,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("documented_example", None)
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("example", [pytest.param(e, id=e.place) for e in EVERY if not e.note.startswith(NOT_RUN)])
 def test_an_example_goes_on_from_anywhere(example: Example, folder: Path) -> None:
     for report in run(example, folder):

@@ -169,6 +169,7 @@ def test_a_success_in_between_ends_the_row(store):
     assert store.run(agent, "s").result == "through"
 
 
+@pytest.mark.storm
 def test_killed_anywhere_it_ends_the_same():
     crash_everywhere(insists("first", "third"), effects=Counter, points=POINTS)
 

@@ -222,6 +222,7 @@ def test_without_a_key_a_person_is_asked_before_it_would_be_paid_again(store, tm
     assert store.state_at("s")["receipt"] == "receipt of 10"
 
 
+@pytest.mark.storm
 def test_killed_anywhere_on_the_way_to_the_third_strategy_it_pays_once(tmp_path):
     paid = tmp_path / "paid"
     agent = payer(paid, keyed=True)

@@ -126,6 +126,7 @@ def test_the_third_strategy_succeeds_and_nothing_of_the_first_two_is_left(store,
     assert len(store.detail("s").branches) >= 3
 
 
+@pytest.mark.storm
 @pytest.mark.parametrize("agent", [stubborn, plain, in_steps])
 def test_killed_anywhere_it_ends_the_same(agent):
     def effects():

@@ -80,6 +80,7 @@ def trying(s: perdure.Session) -> list[Any]:
     return found
 
 
+@pytest.mark.storm
 def test_killed_anywhere_it_is_told_the_same() -> None:
     crash_everywhere(trying, points=POINTS)
 

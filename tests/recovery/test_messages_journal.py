@@ -133,6 +133,7 @@ def interrupted_agent(s: perdure.Session) -> list[str]:
     return contents(messages)
 
 
+@pytest.mark.storm
 def test_a_script_killed_anywhere_completes_its_history_the_same_way() -> None:
     crash_everywhere(interrupted_agent, points=POINTS)
 
@@ -156,6 +157,7 @@ def chat(s: perdure.Session) -> None:
     ]
 
 
+@pytest.mark.storm
 def test_an_agent_with_parallel_tools_killed_anywhere_has_a_whole_history_at_every_resume() -> None:
     crash_everywhere(chat, points=POINTS)
 
@@ -194,6 +196,7 @@ def lived(url: str, instant: int) -> int:
     return forked(work)[1]
 
 
+@pytest.mark.storm
 def test_a_handle_killed_anywhere_has_a_history_that_a_provider_accepts(tmp_path: Path) -> None:
     met: Counter[int] = Counter()
     for instant in itertools.count(1, 1 if os.environ.get("PERDURE_STORM") == "full" else 4):
