@@ -27,8 +27,11 @@ from tests.servers.s3 import S3Server
 CANARY: Final = "canary-of-the-erased-"
 """Followed by what no other place on the same server has."""
 
-BEYOND: Final = {"postgres": "pg_wal", "pooler": "pg_wal", "mongo": "WiredTigerLog"}
-"""The server's own log, which only it can clean, and does in its time: told in docs/stores.md."""
+BEYOND: Final = {"postgres": ("pg_wal",), "pooler": ("pg_wal",), "mongo": ("WiredTiger", "secantus_")}
+"""The server's own log and free blocks, which only it can clean, and does in its time: told in docs/stores.md.
+
+Of MongoDB that is all its files, as soon as it writes them, once a minute: its documents are looked at, one by one.
+"""
 
 
 def canary(url: str) -> str:
