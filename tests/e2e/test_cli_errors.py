@@ -27,6 +27,12 @@ ARGUMENTS: dict[type, tuple[Any, ...]] = {
     errors.RecordedError: ("OddError", "odd"),
     errors.ChildFailedError: ("a/child", "failed", "OddError", "odd"),
     errors.SuspendedError: ("waits for #3", (3,)),
+    errors.ModelFailedError: ("ModelHTTPError", "busy"),
+    errors.InvalidOutputError: ("a-model", "no such field"),
+}
+KEYWORDS: dict[type, dict[str, Any]] = {
+    errors.ModelFailedError: {"model": "a-model", "status": 503, "retry_after_s": 0.0, "passes": True},
+    errors.InvalidOutputError: {"reply": "{}", "cost": {}},
 }
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -62,7 +68,7 @@ def store(cli: Cli) -> Path:
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
 def test_every_kind_of_error(cli: Cli, monkeypatch: pytest.MonkeyPatch, error: type[errors.PerdureError]) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise error(*ARGUMENTS.get(error, ("what happened",)))
+        raise error(*ARGUMENTS.get(error, ("what happened",)), **KEYWORDS.get(error, {}))
 
     monkeypatch.setattr(Place, "open", fail)
     status, out, err = cli("ls")
