@@ -28,7 +28,7 @@ from tests.proof import twenty
 
 CHECKER = Path(__file__).with_name("checker.py")
 FULL = os.environ.get("PERDURE_STORM") == "full"
-TRIED = 24
+TRIED = 10
 """So many events of each way are tried, as far apart as that allows; in the storm every one."""
 
 RUNS_MAX = 12

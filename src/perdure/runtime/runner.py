@@ -118,7 +118,7 @@ def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool, ready: Callab
             return Outcome("completed", session.result)
         return (yield from _failed(session, error))
     except BaseException as cancelled:
-        if is_cancelled(cancelled):
+        if is_cancelled(cancelled) and not (yield session.is_completed()):
             yield session.note_failure(cancelled)
         raise
 

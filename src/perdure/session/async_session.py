@@ -319,13 +319,16 @@ class AsyncSession(AsyncDriver):
 
     async def is_completed(self) -> bool:
         """Whether the log says so: also when an interrupt came out of the commit that completed it."""
+        self._owe((await to_its_end(self._resolved))[1])
+        return self._opened.writer.summary.status == "completed"
+
+    async def _resolved(self) -> None:
         async with self._turn:
             await self._resolve()
-        return self._opened.writer.summary.status == "completed"
 
     async def note_failure(self, error: BaseException) -> None:
         """Records that this error ended the run, as `Session.note_failure` does."""
-        await self._drive(self._failing(error))
+        await self._drive(self._failing(error), to_the_end=True)
 
     async def judge(self, error: BaseException | None = None) -> None:
         """Does what the failure policy says of an error that ended the run, as `Session.judge` does."""
