@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 TICK_S: Final = 0.5
 """How often the store is asked."""
 
+VIEW_S: Final = 0.2
+"""How often a view is looked at, which hears of everything by itself."""
+
 _END: Final = b"\0"
 _STOPPING: Final = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM"}
 
@@ -119,7 +122,7 @@ class Progress:
     def _watch(self) -> None:
         heard = False
         while True:
-            ready, _, _ = select.select([self._reading], [], [], TICK_S)
+            ready, _, _ = select.select([self._reading], [], [], TICK_S if self._view is None else VIEW_S)
             if ready:
                 told = self._reading.recv(64)
                 names = [_STOPPING[signal.Signals(n)] for n in told if n in _STOPPING]
@@ -132,8 +135,12 @@ class Progress:
                 self._tell()
 
     def _tell_news(self, view: View) -> None:
-        view.look()
-        for line in view.news():
+        try:
+            view.look()
+            news = view.news()
+        except Exception as error:  # noqa: BLE001 - what is told of a run must not end it
+            self._view, news = None, [f"how it goes cannot be told any more: {type(error).__name__}: {error}"]
+        for line in news:
             if self._live is not None:
                 self._live.console.print(Text(line))
             else:
@@ -142,6 +149,7 @@ class Progress:
     def _tell(self) -> None:
         if self._view is not None:
             self._tell_news(self._view)
+        if self._view is not None:
             if self._live is not None:
                 self._live.update(self._view.picture(), refresh=True)
             return

@@ -14,6 +14,7 @@ from perdure.errors import RefusedError
 from perdure.log.branch import branch, is_reentry
 from perdure.log.readable import moment
 from perdure.team import arrival, steps, workplace
+from perdure.team.given import shown_model
 
 if TYPE_CHECKING:
     from perdure.cli.place import Place
@@ -54,7 +55,7 @@ class Overview:
             "status": f"{self.info.status} {self.info.reason or self._lack}".strip(),
             "owner": self.info.owner,
             "idea": facts["idea"],
-            "model": facts["model"],
+            "model": shown_model(facts["model"]),
             "rounds": rounds_told(facts),
             "spent": f"{money_told(facts)}, {tokens}",
             "workspace": f"{self.folder}, {len(self.files)} files",
@@ -92,7 +93,7 @@ class Overview:
             "reason": self.info.reason or self._lack,
             "owner": self.info.owner,
             "idea": facts["idea"],
-            "model": facts["model"],
+            "model": shown_model(facts["model"]),
             "round": facts["round"],
             "rounds_left": facts["rounds_left"],
             "investment": facts["investment"],

@@ -80,7 +80,7 @@ class TeamView:
 
     def __init__(self, store: AgentStore, session: str, *, begins: bool = False) -> None:
         self._store, self._session, self._begins = store, session, begins
-        self._began_s, self._read = clock.monotonic_s(), 0
+        self._began_s, self._read, self._looked = clock.monotonic_s(), 0, False
         self._heard: deque[Event] = deque()
         self._calls, self._open = dict[int, Call](), dict[int, int]()
         self._news: list[str] = []
@@ -97,7 +97,8 @@ class TeamView:
 
     def look(self) -> None:
         """Takes in what there is to be known now."""
-        if not self._read:
+        if not self._looked:
+            self._looked = True
             self._catch_up()
         while self._heard:
             self._take_event(self._heard.popleft())
@@ -167,8 +168,7 @@ class TeamView:
                 self._line(profile, f"to {to}: {_first_line(made[each]['content'])}")
 
     def _asked(self, entry: Entry) -> None:
-        key = values.decode(entry["key"]) if entry["key"] else ""
-        profile = str(key).rpartition(" ")[0]
+        profile = (entry["key"] or "").rpartition(" ")[0]
         if profile in self.members:
             self.members[profile].asks = one_line(entry["prompt"], chars_max=SAID_CHARS)
             self._line(profile, f"asks: {self.members[profile].asks}")

@@ -110,7 +110,7 @@ class Live:
             "investment": float(given.get("investment", self.team.investment)),
             "spent": {},
             **self.where.facts,
-            "model": shown_model(self.team.model),
+            "model": self.team.model if given.get("model") else shown_model(self.team.model),
             "model_given": bool(given.get("model")),
         }
         s.state.update(rounds.laid_out(self.env, facts))
