@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from perdure.team import names
 from perdure.team import turn as turns
 from perdure.team.llm import LLM
-from perdure.team.stored import restored, stored
+from perdure.team.stored import restored, stored, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -80,6 +80,11 @@ class Action(BaseModel):
         return model if isinstance(model, LLM) else LLM(model)
 
     # --- as data ------------------------------------------------------------------------------------------------------
+
+    @property
+    def unsaved(self) -> list[str]:
+        """Its fields that cannot be stored."""
+        return unstorable(self, "llm")
 
     def dump(self) -> dict[str, Any]:
         """Its fields, as far as they can be stored."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.log.action import Actions
-from perdure.log.branch import branch
+from perdure.log.branch import branch, is_reentry
 from perdure.session.waiting import in_thread
 from perdure.stores.address import masked
 from perdure.team import workplace
@@ -52,6 +52,19 @@ def files(state: Mapping[str, Any], since: Iterable[Entry]) -> dict[str, dict[st
     writes = [each.known for each in Actions(since).values() if each.name == workplace.WRITE_FILE]
     finished = [values.decode(each.value) for each in writes if each is not None and each.how == "result"]
     return {**state["files"], **workplace.written_in(finished)}
+
+
+async def wasted_usd(s: AsyncSession) -> float:
+    """What requests have cost that failed and ended a run, in the round that goes on now: their actions tell nothing."""
+    failed, total = dict[int, float](), 0.0
+    for entry in await _since(s):
+        if is_reentry(entry):
+            failed, total = {}, 0.0
+        elif entry.kind == "action_finished" and entry["how"] == "error":
+            failed[entry["started"]] = (entry.body.get("cost") or {}).get("usd", 0.0)
+        elif entry.kind == "status" and entry["status"] == "failed":
+            total += sum(failed.pop(seq, 0.0) for seq in entry["around"])
+    return total
 
 
 async def _since(s: AsyncSession) -> list[Entry]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from perdure import models, values
-from perdure.errors import RefusedError
+from perdure.errors import InvalidOutputError, RefusedError
 from perdure.team import turn as turns
 
 if TYPE_CHECKING:
@@ -42,7 +42,13 @@ class LLM:
         model = self.model or turn.model
         if model is None:
             raise RefusedError(f"{turn.profile} has no model to ask: give Team(model=…), or the role or action its own")
-        answer = await models.ask(turn.session, model, prompt, system=system, output_type=output_type, retries=retries)
+        try:
+            answer = await models.ask(
+                turn.session, model, prompt, system=system, output_type=output_type, retries=retries
+            )
+        except InvalidOutputError as error:  # for a role that goes on without the answer
+            turn.tally.pay(0, 0, error.cost.get("usd", 0))
+            raise
         turn.tally.pay(answer.tokens_in, answer.tokens_out, answer.usd)
         return answer.output
 

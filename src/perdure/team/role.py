@@ -18,13 +18,16 @@ from perdure.team.message import ALL, SELF, Message
 from perdure.team.outputs import ActionOutput
 from perdure.team.plan import TaskResult
 from perdure.team.planner import Planner
-from perdure.team.stored import restored, stored
+from perdure.team.stored import restored, stored, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from perdure.team.environment import Environment
     from perdure.team.plan import Task
+
+APART: Final = ("rc", "actions", "planner", "latest_observed_msg", "model", "states", "addresses")
+"""Fields that are stored otherwise, or not at all."""
 
 CHOICE: Final = """{prefix}
 
@@ -357,9 +360,15 @@ class Role(BaseModel):
 
     # --- as data ------------------------------------------------------------------------------------------------------
 
+    @property
+    def unsaved(self) -> list[str]:
+        """Its fields, and those of its actions, that cannot be stored: after a restart they are as constructors make them."""
+        own = [f"{self.profile}.{name}" for name in unstorable(self, *APART)]
+        return own + [f"{self.profile}.{action.name}.{name}" for action in self.actions for name in action.unsaved]
+
     def dump(self) -> dict[str, Any]:
         """All but its messages, as far as it can be stored."""
-        fields = stored(self, "rc", "actions", "planner", "latest_observed_msg", "model", "states", "addresses")
+        fields = stored(self, *APART)
         latest = self.latest_observed_msg
         return {
             "class": names.full_name(type(self)),

@@ -73,6 +73,7 @@ def turn_of(role: Role, turn: Turn, table: Table) -> Callable[..., Any]:
         before, marks = role.dump(), {name: memory.mark() for name, memory in _memories(role).items()}
         with turn.taken():
             await role.run()
+        role.rc.news, role.rc.todo = [], None  # what outlasts a turn is in its result
         after = role.dump()
         told = {name: memory.since(marks[name]) for name, memory in _memories(role).items()}
         made = [m for change in told.values() for m in change.added] + turn.tally.published + role.rc.msg_buffer
@@ -106,6 +107,14 @@ def laid_out(env: Environment, team: dict[str, Any]) -> dict[str, Any]:
         "history": [],
         "files": {},
     }
+
+
+def take_on(env: Environment, state: MutableMapping[str, Any]) -> None:
+    """Roles that the code hires since: they begin with what their constructors give them."""
+    for profile, role in env.roles.items():
+        if profile not in state["roles"]:
+            state["roles"][profile] = role.dump()
+            state["memories"][profile] = {"memory": [], "working": [], "inbox": []}
 
 
 def put_in(env: Environment, state: Mapping[str, Any]) -> Table:

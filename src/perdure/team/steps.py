@@ -49,8 +49,10 @@ def declared(hire: Callable[[Mapping[str, Any]], Team], named: Any = None) -> Ca
         live = lives.get(s)
         if live is None:
             live = lives[s] = Live(team := hire(s.state), s.state, await arrival.arrive(s, team))
+            live.wasted_usd = await arrival.wasted_usd(s)
         elif not live.is_at(s.state):
             live = lives[s] = Live(hire(s.state), s.state, live.where)
+            live.wasted_usd = await arrival.wasted_usd(s)
         await live.step(s)
 
     def write_file(store: AgentStore, session: str) -> None:
@@ -68,6 +70,7 @@ class Live:
         self.team, self.env, self.where = team, team.env, where
         team.workspace = where.folder
         self.table: Table | None = None
+        self.wasted_usd = 0.0
         self._at: int | None = -1
         if "team" in state:
             _check_hired(team, state)
@@ -83,6 +86,8 @@ class Live:
     async def step(self, s: AsyncSession) -> None:
         """Opens the team's state, or plays one round, or says that the team is done."""
         self._at = None  # what an error leaves behind is not taken for the state
+        if self.table is not None:
+            rounds.take_on(self.env, s.state)
         if self.table is not None:
             self.table.bind(s.state["messages"])
         if self.table is None:
@@ -179,6 +184,9 @@ class Live:
         facts["round"], facts["rounds_left"] = number, facts["rounds_left"] - 1
         facts.update(self.where.facts)
         rounds.take_in(self.env, s.state, table, {role.profile: results[role.profile] for role in acting}, ran=ran)
+        if self.wasted_usd:
+            facts["spent"]["usd"] = facts["spent"].get("usd", 0) + self.wasted_usd
+            self.wasted_usd = 0.0
 
 
 def lack(facts: Mapping[str, Any]) -> str:

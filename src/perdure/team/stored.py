@@ -34,6 +34,12 @@ def stored(owner: BaseModel, *without: str) -> dict[str, Any]:
     return found
 
 
+def unstorable(owner: BaseModel, *without: str) -> list[str]:
+    """The fields that `stored` leaves out."""
+    kept = stored(owner, *without)
+    return [name for name, _ in owner if name not in kept and name not in without]
+
+
 def restored(value: Any) -> Any:
     """A field's value from what `stored` gave for it."""
     if isinstance(value, dict) and len(value) == 1:

@@ -79,6 +79,11 @@ class Team:
             return recorded
         return Where(self._place.absolute(), said or (recorded.code if recorded is not None else ""))
 
+    @property
+    def unsaved(self) -> list[str]:
+        """What of its roles and actions cannot be stored, as `profile.field`; a log line has told of each once."""
+        return [name for role in self.env.roles.values() for name in role.unsaved]
+
     def run_project(self, idea: str, send_to: str = "") -> None:
         """What it shall do. A session that works on another idea refuses it."""
         self.idea, self.send_to = idea, send_to
