@@ -15,7 +15,7 @@ from pydantic import BaseModel
 import perdure
 from perdure.errors import BudgetError, HeldError, InvalidOutputError, RefusedError
 from perdure.models import ScriptedModel
-from perdure.team import Action, Message, Role, Team, UserRequirement, agent
+from perdure.team import Action, Message, Role, Team, UserRequirement, agent, stored
 from perdure.testing import crash_everywhere
 from tests.crash import outside
 from tests.crash.outside import happens
@@ -168,7 +168,7 @@ class Holder(Role):
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
         self.set_actions([Touch])
-        self.classes, self.key, self.file = [Say], lambda x: x, Path(__file__).open()
+        self.classes, self.key, self.file = [Say], lambda x: x, Path(__file__).open()  # noqa: SIM115
 
     async def _act(self) -> Message:
         self.count += 1
@@ -185,8 +185,6 @@ class Touch(Say):
 def test_what_cannot_be_stored_is_named_once_and_the_rest_is_saved(
     store: perdure.AgentStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from perdure.team import stored
-
     stored.unstored.clear()
     with caplog.at_level(logging.WARNING, logger="perdure.team.stored"):
         play(store, Holder(profile="H"), role("B", Last, Touch), n_round=1)

@@ -55,7 +55,7 @@ def files(state: Mapping[str, Any], since: Iterable[Entry]) -> dict[str, dict[st
 
 
 async def wasted_usd(s: AsyncSession) -> float:
-    """What requests have cost that failed and ended a run, in the round that goes on now: their actions tell nothing."""
+    """What requests have cost that failed and ended a run, in the round that goes on now: no turn tells it."""
     failed, total = dict[int, float](), 0.0
     for entry in await _since(s):
         if is_reentry(entry):

@@ -362,7 +362,7 @@ class Role(BaseModel):
 
     @property
     def unsaved(self) -> list[str]:
-        """Its fields, and those of its actions, that cannot be stored: after a restart they are as constructors make them."""
+        """Fields of it and its actions that cannot be stored: after a restart they are as constructors make them."""
         own = [f"{self.profile}.{name}" for name in unstorable(self, *APART)]
         return own + [f"{self.profile}.{action.name}.{name}" for action in self.actions for name in action.unsaved]
 
