@@ -6,14 +6,17 @@ as often as unharmed. Each action says where it is (`instant`), so that a test c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pydantic import Field, TypeAdapter
 
 import perdure
+from perdure.session.face import Face
 from perdure.team import LLM, Action, Message, Role, Task, Team, UserRequirement, agent
 from perdure.team import turn as turns
+from perdure.testing.inside import fixed_value
 from tests.crash.outside import happens
 
 hook: list[Callable[[str], None]] = []
@@ -67,6 +70,20 @@ class Scripted(LLM):
             said = await reply(f"{turn.profile}-{turn.number}-{number}", self.replies[number])
             turn.tally.pay(10, 1, 0.25)
         return said if output_type is str else TypeAdapter(output_type).validate_json(said)
+
+
+def fix_ids() -> None:
+    """From now on the first id that a session draws is the same in each session, and so is the second."""
+    value, drawn = Face._value, Counter[str]()
+
+    def fixed(session: Face, kind: str, own: Any) -> Any:
+        def draw() -> Any:
+            drawn[session.id] += 1
+            return fixed_value(kind, drawn[session.id])
+
+        return value(session, kind, draw if kind == "uuid" else own)
+
+    Face._value = fixed  # type: ignore[method-assign]
 
 
 def newest(history: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import perdure
 from perdure import values
 from perdure.session.face import Face
-from perdure.testing.inside import fixed_value
 from tests.crash import outside
 from tests.team import benches
 from tests.team.benches import MODES, four, playing, two
@@ -24,17 +22,8 @@ PARTS = ("team", "roles", "memories", "messages", "history")
 
 @pytest.fixture(autouse=True)
 def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first id that a session draws is the same in each, and so is the second."""
-    value, drawn = Face._value, Counter[str]()
-
-    def fixed(session: Face, kind: str, own: Any) -> Any:
-        def draw() -> Any:
-            drawn[session.id] += 1
-            return fixed_value(kind, drawn[session.id])
-
-        return value(session, kind, draw if kind == "uuid" else own)
-
-    monkeypatch.setattr(Face, "_value", fixed)
+    monkeypatch.setattr(Face, "_value", Face._value)
+    benches.fix_ids()
 
 
 @pytest.fixture
