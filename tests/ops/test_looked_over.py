@@ -21,7 +21,8 @@ from perdure.runtime.configured import open_with
 from perdure.runtime.entry import load
 from perdure.session.keeping import migration
 from perdure.session.keeping.lease import new_owner
-from tests.ops.test_doctor import change, filled, key, made
+from perdure.session.keeping.opening import Opening, hold
+from tests.ops.test_doctor import change, dead_owner, filled, key, made
 from tests.session.test_wheel import wish
 
 __all__ = ["filled", "made"]  # fixtures
@@ -115,6 +116,39 @@ def test_what_was_asked_of_a_process_that_is_gone_is_told(store: Any) -> None:
     assert one.mend == ("resume", "s")
     store.rollback("s", "start")
     assert not found(store, "asked")
+
+
+def test_a_session_that_nobody_runs_any_more_is_told_until_somebody_does(store: Any, now: Clock) -> None:
+    def dies(s: perdure.Session) -> None:
+        if s.input:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.run(dies, "s", input=1)
+    (one,) = found(store, "owner")
+    assert (one.mend, one.needs_person) == (("resume", "s"), True)
+    hold(store.backend, Opening("s", form="script", create=False), owner=dead_owner(), let_go=store.backend.release)
+    now.passes(minutes=5)
+    (one,) = found(store, "owner", fix=True)
+    assert (one.mended, one.age_s) == (True, 300.0)
+    (one,) = found(store, "owner", fix=True)
+    assert not one.mended, "that its lease was given back makes nobody run it"
+    assert one.needs_person
+    store.cancel("s")
+    assert not found(store, "owner")
+
+
+def test_an_owner_of_another_machine_that_stands_still_is_told_and_keeps_its_lease(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.run(lambda s: s.ask("Go on?"), "s")
+    hold(store.backend, Opening("s", form="script", create=False), owner="elsewhere", let_go=store.backend.release)
+    assert not found(store, "owner")
+    monkeypatch.setattr(store.backend, "still_s", lambda _lease: 1000.0)
+    (one,) = found(store, "owner", fix=True)
+    assert "has not moved for 1,000 s" in one.what
+    assert not one.mended
+    assert store.backend.lease("s").owner == "elsewhere"
 
 
 # --- growth -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure import clock, limits
 from perdure.ops.finding import NOTE, WARNING, Finding, age_s
-from perdure.session.keeping.lease import is_dead, owner_text
+from perdure.session.keeping.lease import is_dead, is_held, owner_text
 from perdure.session.rules import item as items
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 def attention(store: Store, told: Summary, lease: Lease, *, session: str) -> Iterator[Finding]:
     """What a person should see to. `told` is the session's summary."""
     since = since_text(told.updated_us)
-    runs = bool(lease.owner) and not is_dead(lease.owner)
+    runs = is_held(store, lease)
+    if not runs and (lease.owner or told.status == "running"):
+        yield _ownerless(store, told, lease, session=session)
     if told.status == "waiting" and told.waits:
         yield _waits(store, told.waits, session=session, since=since)
     if told.status == "failed":
@@ -34,6 +36,20 @@ def attention(store: Store, told: Summary, lease: Lease, *, session: str) -> Ite
         yield Finding(WARNING, "stuck", session, what, ("show", session))
     if not runs and told.status != "completed":
         yield from _unheard(store, session, is_run=told.form != "handle")
+
+
+def _ownerless(store: Store, told: Summary, lease: Lease, *, session: str) -> Finding:
+    """Of a session that was run, and nobody runs it now."""
+    if not lease.owner:
+        what = "it was run, did not come to its end, and nobody runs it"
+    elif is_dead(lease.owner):
+        what = f"its owner is gone ({owner_text(lease.owner)})"
+    else:
+        what = f"its owner ({owner_text(lease.owner)}) has not moved for {store.still_s(lease) or 0:,.0f} s"
+    if told.form == "handle":
+        mend = ("doctor", "--fix") if lease.owner else ()
+        return Finding(NOTE, "owner", session, f"{what}; its own code goes on with it", mend)
+    return Finding(NOTE, "owner", session, f"{what}; it can be resumed", ("resume", session))
 
 
 def _waits(store: Store, waits: tuple[int, ...], *, session: str, since: str) -> Finding:

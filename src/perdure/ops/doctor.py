@@ -204,9 +204,8 @@ def _verified(store: Store, head: Head, look: _Look) -> Iterator[Finding]:
 
 def _state(store: Store, head: Head, told: Summary | None, record_bytes: float, look: _Look) -> Iterator[Finding]:
     session, lease = head.session, store.lease(head.session)
-    if lease.owner and is_dead(lease.owner):
-        what = f"its owner is gone ({owner_text(lease.owner)}); it can be resumed"
-        yield Finding(NOTE, "owner", session, what, ("doctor", "--fix"))
+    if (told is None or session in HOUSE) and lease.owner and is_dead(lease.owner):
+        yield Finding(NOTE, "owner", session, f"its owner is gone ({owner_text(lease.owner)})", ("doctor", "--fix"))
     if not head.seq:
         if (not lease.owner or is_dead(lease.owner)) and not store.inbox(session):
             yield Finding(NOTE, "empty", session, "nothing was ever written to it", ("erase", session, "--yes"))
@@ -305,7 +304,10 @@ def _mended(store: Store, heads: list[Head], one: Finding) -> Finding:
     try:
         match one.kind:
             case "owner":
-                store.release(store.lease(one.session))
+                lease = store.lease(one.session)
+                if not (lease.owner and is_dead(lease.owner)):
+                    return one  # there is nothing to give back; or one of another machine, who may come back
+                store.release(lease)
             case "index":
                 rebuild(store, one.session)
             case "orphans":

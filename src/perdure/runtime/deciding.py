@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 from perdure.errors import HeldError, RefusedError, UndecidedError
 from perdure.log.action import Actions
 from perdure.runtime import kin, sending
-from perdure.runtime.listed import SessionInfo
 from perdure.runtime.outcome import Outcome, Question
 from perdure.runtime.resulting import checked
 from perdure.session.keeping.opening import append_one, find
 from perdure.session.rules import call as calls
 from perdure.session.rules import lost, settling
-from perdure.session.rules.request import Draft
 from perdure.session.rules.shared import session_of
 from perdure.session.rules.status import OVER
-from perdure.session.table import Table
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -28,7 +25,10 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Entry
     from perdure.runtime import operator
+    from perdure.runtime.listed import SessionInfo
     from perdure.session.keeping.lease import Keeper
+    from perdure.session.rules.request import Draft
+    from perdure.session.table import Table
     from perdure.stores.contract import Store as Backend
 
 

@@ -37,7 +37,7 @@ def checked(session: str, entry: str, name: str, result: Any) -> Any:
     made, why = _made(returns, result)
     if not why:
         return made
-    kind = getattr(returns, "__qualname__", None) or str(returns)
+    kind = returns.__qualname__ if isinstance(returns, type) else str(returns)
     raise UndecidedError(
         f"{session}: {values.describe(result)} is no result of {name}, which returns {kind}: {why}. Nothing was "
         "written. To record it as it is all the same: --unchecked (unchecked=True)"
