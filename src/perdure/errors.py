@@ -65,6 +65,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── InboxEmptyError          nothing was sent to a handle
     │   ├── StoppedError             a handle was paused or cancelled by somebody
     │   └── HookFailedError          what an agent needs besides its state could not be made ready
+    ├── WorkspaceError           the folder of a session: gone, unreadable, or not to be taken back
     ├── ModelError               a language model that cannot be asked
     ├── ConfigError              a configuration that cannot be used: every problem, with its place and key
     └── EntryError               no such function to run
@@ -268,6 +269,12 @@ class ConfigError(PerdureError):
     def __init__(self, problems: Sequence[object]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
+
+
+class WorkspaceError(PerdureError):
+    """The folder that belongs to a session is not there, cannot be read, or cannot be taken back."""
+
+    code, exit_status = "workspace", 82
 
 
 class ModelError(PerdureError):

@@ -64,6 +64,14 @@ POINTS: Final = {
     "journal.replace": "what replaces a file of the mirror is written under another name, not yet renamed",
     "import.whole": "all of what is imported is written, its lease is not given back",
     "begin.made": "the session that begins from a snapshot is made, nothing is written in it",
+    "capture.chunks": "chunks of a workspace are about to be put into the store",
+    "capture.put": "all that a capture of a workspace consists of is in the store, nothing names it",
+    "restore.files": "a workspace is about to be taken back, nothing of it is changed",
+    "restore.aside": "a file that somebody else changed has another name, what belongs there is not yet there",
+    "restore.removed": "a file or folder that a restore takes away is gone",
+    "restore.written": "a file of a restore is written and synced under another name, not yet renamed",
+    "restore.replaced": "a file of a restore has its name",
+    "restore.settled": "all files of a restore are in their places, their folders are not yet synced",
     "begin.whole": "all that a session begins with is written, its lease is not given back",
 }
 

@@ -268,3 +268,24 @@ PROBLEM_CHARS_MAX: Final = 2000
 
 SCRIPT_BYTES_MAX: Final = 16 << 20
 """A file of scripted replies."""
+
+WORKSPACE_PIECE_BYTES: Final = 256 * 1024
+"""Files are cut into pieces of this length; shorter ones share a chunk."""
+
+WORKSPACE_BATCH_BYTES: Final = 8 << 20
+"""A capture puts its chunks into the store when it has so much of them."""
+
+WORKSPACE_DEPTH_MAX: Final = 100
+"""Levels of folders in a workspace; what is deeper is left out."""
+
+WORKSPACE_NAMES_COUNT_MAX: Final = 1_000_000
+"""Names in a workspace, unless its budget says otherwise."""
+
+WORKSPACE_BYTES_MAX: Final = 16 << 30
+"""Bytes of the files in a workspace, unless its budget says otherwise."""
+
+WORKSPACE_FILE_BYTES_MAX: Final = 1 << 30
+"""A longer file is left out of a workspace, unless its rules say otherwise."""
+
+WORKSPACE_CAPTURE_S: Final = 60.0
+"""How long a capture may take, unless its budget says otherwise."""

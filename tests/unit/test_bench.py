@@ -42,6 +42,7 @@ TINY = Sizes(
     points=3,
     moved=2,
     snapshots=300,
+    names=100,
     sessions=12,
 )
 DOCS = Path(__file__).parents[2] / "docs" / "benchmark.md"

@@ -15,6 +15,7 @@ LOGGERS: Final = (
     "perdure.observing",
     *("perdure.recovery", "perdure.scrub", "perdure.secrets", "perdure.session", "perdure.snapshots"),
     *("perdure.state", "perdure.store", "perdure.stream", "perdure.team", "perdure.tiered", "perdure.witness"),
+    "perdure.workspace",
 )
 """All that anything is logged to."""
 

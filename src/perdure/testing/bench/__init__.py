@@ -26,6 +26,7 @@ from perdure.testing.bench import (
     forking,
     machine,
     moving,
+    names,
     places,
     protecting,
     report,
@@ -40,7 +41,22 @@ from perdure.testing.bench.saving import Found
 from perdure.testing.bench.turns import Samples, take
 
 SECTIONS = (
-    *("w1", "w2", "w3", "w4", "w5", "fork", "resume", "many", "moved", "files", "gc", "protocols", "protection"),
+    *(
+        "w1",
+        "w2",
+        "w3",
+        "w4",
+        "w5",
+        "fork",
+        "resume",
+        "many",
+        "moved",
+        "files",
+        "names",
+        "gc",
+        "protocols",
+        "protection",
+    ),
     "import",
 )
 OF_THE_CHAT: Final = {"w4": restoring.restore, "fork": forking.forks}
@@ -54,6 +70,7 @@ ALONE: Final = {
     "many": saving.many,
     "moved": moving.moving,
     "files": files.appending,
+    "names": names.capturing,
     "gc": collecting.collect,
     "protocols": encoding.protocols,
     "protection": protecting.protection,

@@ -67,7 +67,13 @@ def figures(rounds: Sequence[Mapping[str, float]], *, sizes: Sizes, rows: Sequen
 
 def _named(row: Row, sizes: Sizes) -> Row:
     return replace(
-        row, what=row.what.format(calls=f"{sizes.calls:,}", many=f"{sizes.many:,}", snapshots=f"{sizes.snapshots:,}")
+        row,
+        what=row.what.format(
+            calls=f"{sizes.calls:,}",
+            many=f"{sizes.many:,}",
+            snapshots=f"{sizes.snapshots:,}",
+            names=f"{sizes.names:,}",
+        ),
     )
 
 
