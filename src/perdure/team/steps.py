@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import logging
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from perdure import values
 from perdure.errors import InputDiffersError, RefusedError
 from perdure.runtime import entry as entries
 from perdure.session.declare import steps
 from perdure.team import arrival, filing, names, rounds
 from perdure.team.action import UserRequirement
-from perdure.team.given import ROUNDS, checked_model, given_in, shown_model
+from perdure.team.given import ROUNDS, checked_model, given_in, is_more, shown_model
 from perdure.team.message import Message
 from perdure.team.role import Role
 from perdure.team.turn import Turn
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from perdure.team.rounds import Table
     from perdure.team.team import Team
     from perdure.team.workplace import Where
+
+_log = logging.getLogger("perdure.team")
 
 
 def agent(factory: Callable[[], Team]) -> Callable[[AsyncSession], Any]:
@@ -134,15 +138,20 @@ class Live:
         return self.table
 
     def _take(self, s: AsyncSession, sent: Any) -> None:
-        """What somebody sent to a team that lacks something: rounds, money, or one more thing to do."""
+        """What somebody sent to a team that lacks something: rounds, money, or one more thing to do.
+
+        Anything else is passed over: it was received, and an error would meet it again at every resume.
+        """
         facts = s.state["team"]
         if isinstance(sent, str):
             self._publish_idea(s, sent, send_to="")
-        elif isinstance(sent, dict) and {*sent} <= {"rounds", "investment"}:
-            facts["rounds_left"] += int(sent.get("rounds", 0))
-            facts["investment"] += float(sent.get("investment", 0))
+        elif is_more(sent):
+            facts["rounds_left"] += sent.get("rounds", 0)
+            facts["investment"] += sent.get("investment", 0)
         else:
-            raise RefusedError(f'{s.id}: a team takes a text, {{"rounds": n}} or {{"investment": usd}}, not {sent!r}')
+            facts["passed_over"] = facts.get("passed_over", 0) + 1
+            told = '%s takes a text, {"rounds": n} or {"investment": usd}; this is passed over: %s'
+            _log.warning(told, s.id, values.describe(sent))
 
     async def _round(self, s: AsyncSession) -> None:
         facts, table = s.state["team"], self._table
