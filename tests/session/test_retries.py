@@ -248,7 +248,7 @@ def test_the_deadline_is_recorded_and_a_doubt_is_decided_after_it(store, monkeyp
     def noted(request, *, go_on):
         waited.append(request)
 
-    monkeypatch.setattr("perdure.session.session.pass_time", noted)
+    monkeypatch.setattr("perdure.session.driver.pass_time", noted)
     assert store.run(agent, "s").result == "paid"
     assert asked == [1]
     assert all(0 < request.wait_s <= 0.2 and "pid" in request.owner for request in waited)

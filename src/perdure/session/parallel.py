@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from perdure.log.action import Action
+    from perdure.session.driver import Driver
     from perdure.session.session import Session
 
 P = ParamSpec("P")
@@ -32,13 +33,13 @@ THREAD = "perdure-parallel"
 _helping: ContextVar[frozenset[Any]] = ContextVar("perdure_helping", default=frozenset())
 
 
-def is_helper(session: Session) -> bool:
+def is_helper(session: Driver) -> bool:
     """Whether the running code was started by a parallel block of this session."""
     return session in _helping.get()
 
 
 @contextlib.contextmanager
-def helping(session: Session) -> Iterator[None]:
+def helping(session: Driver) -> Iterator[None]:
     """Threads that are started within it may call on behalf of the code that waits for them."""
     token = _helping.set(_helping.get() | {session})
     try:
