@@ -150,7 +150,6 @@ def in_task(store: perdure.AgentStore) -> perdure.Outcome:
     """One run of the same agent in an event loop, in a task that can be cancelled."""
 
     async def run() -> perdure.Outcome:
-        # one that was cancelled while it opened the session has left its lease to run out
         task = asyncio.ensure_future(store.arun(twenty.async_agent, "q", wait_s=60))
         running.append((asyncio.get_running_loop(), task))
         with contextlib.suppress(asyncio.CancelledError):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from perdure import limits
 from perdure.errors import StoreFailedError, SuspendedError
 from perdure.recovery import restore
 from perdure.runtime import runner, watching
@@ -13,11 +15,12 @@ from perdure.runtime.restoring import EXACTLY, Climb, handle_of, hooked, policy_
 from perdure.runtime.shared import Shared
 from perdure.runtime.stopping import Open
 from perdure.session.declare import Agent, undos_of
+from perdure.session.keeping.delivery import deliver
 from perdure.session.keeping.opening import Opened, Opening, hold
 from perdure.session.keeping.sharing import share
 from perdure.session.rules.version import Target
 from perdure.session.session import Session
-from perdure.session.waiting import in_thread
+from perdure.session.waiting import in_thread, is_cancelled, to_its_end
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -219,7 +222,13 @@ class Handles:
     ) -> AsyncSession:
         from perdure.session.async_session import AsyncSession
 
-        opened = await in_thread(self._taken, opening, take)
+        taking = _Taking(lambda: self._taken(opening, take), self._given_back)
+        try:
+            opened = await in_thread(taking.take)
+        except BaseException as error:
+            if is_cancelled(error):
+                await to_its_end(lambda: in_thread(taking.leave))
+            raise
         face = AsyncSession(
             opened,
             declared,
@@ -252,6 +261,36 @@ class Handles:
             except StoreFailedError:
                 self.keeper.disown(opening.session, owner=self._owner)
                 raise
+
+    def _given_back(self, opened: Opened) -> None:
+        if not opened.writer.is_shared:
+            self.keeper.let_go(opened.lease)
+            deliver(self.keeper, opened.lease.session, owner=opened.lease.owner, lease_s=limits.LEASE_S)
+
+
+class _Taking:
+    """A session that is taken in a thread for a task. Is that cancelled meanwhile, nobody has it: it is given back."""
+
+    def __init__(self, take: Callable[[], Opened], give_back: Callable[[Opened], None]) -> None:
+        self._take, self._give_back = take, give_back
+        self._lock, self._is_left = threading.Lock(), False
+        self._opened: Opened | None = None
+
+    def take(self) -> Opened:
+        """Takes it."""
+        opened = self._take()
+        with self._lock:
+            self._opened, is_left = opened, self._is_left
+        if is_left:
+            self.leave()
+        return opened
+
+    def leave(self) -> None:
+        """Nobody waits for it any more."""
+        with self._lock:
+            self._is_left, opened, self._opened = True, self._opened, None
+        if opened is not None:
+            self._give_back(opened)
 
 
 def _read_along(face: Face, opened: Opened, policy: Any) -> None:
