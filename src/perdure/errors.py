@@ -67,6 +67,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   └── HookFailedError          what an agent needs besides its state could not be made ready
     ├── WorkspaceError           the folder of a session: gone, unreadable, or not to be taken back
     ├── ModelError               a language model that cannot be asked
+    ├── ToolError                tools that cannot be made
     ├── ConfigError              a configuration that cannot be used: every problem, with its place and key
     └── EntryError               no such function to run
     Leaving (BaseException)      control flow in a run: Suspended, RolledBack, Stopped, Idle
@@ -284,6 +285,12 @@ class ModelError(PerdureError):
     """
 
     code, exit_status = "model", 95
+
+
+class ToolError(PerdureError):
+    """A set of tools that cannot be made: an extra that is not installed, a folder or a server that is not there."""
+
+    code, exit_status = "tool", 100
 
 
 class SessionError(PerdureError):

@@ -251,6 +251,66 @@ OVERVIEW_READS_COUNT_MAX: Final = 1000
 OVERVIEW_S: Final = 15.0
 """A look over a store is not older than this when it is asked for."""
 
+TOOL_OUTPUT_CHARS_MAX: Final = 20_000
+"""So much of a tool's result a model is shown, unless the tool says another bound; the rest of it is left out."""
+
+TOOL_OUTPUT_CHARS_MIN: Final = 200
+"""The least bound that a tool may say."""
+
+TOOL_QUESTION_CHARS_MAX: Final = 4000
+"""So much of a call is shown to the person who is asked whether it may be made."""
+
+TOOL_FILE_BYTES_MAX: Final = 16 << 20
+"""A longer file is not changed or deleted by a file tool: what it holds could not be kept to undo it."""
+
+TOOL_READ_CHARS_MAX: Final = 200_000
+"""So much text a file tool reads at most in one call."""
+
+TOOL_READ_BYTES_MAX: Final = 256 << 20
+"""So far a file tool reads into a file to find the lines that it was asked for."""
+
+TOOL_ENTRIES_COUNT_MAX: Final = 1000
+"""So many entries of a folder are listed in one call."""
+
+TOOL_SEARCH_S: Final = 20.0
+"""A search over files that takes longer is ended."""
+
+COMMAND_S: Final = 120.0
+"""A command of an agent that takes longer is ended, unless another limit is said."""
+
+COMMAND_MEMORY_BYTES: Final = 2 << 30
+"""The memory of a command of an agent, all its processes together, unless another limit is said."""
+
+COMMAND_OUTPUT_BYTES: Final = 100 << 20
+"""A command of an agent that writes more is ended, unless another limit is said."""
+
+COMMAND_KEPT_BYTES: Final = 256 * 1024
+"""So much of what a command writes is kept, of each of its two streams, unless another limit is said."""
+
+COMMAND_FILES_COUNT: Final = 1024
+"""Files that one process of a command may have open, unless another limit is said."""
+
+COMMAND_PROCESSES_COUNT: Final = 128
+"""Processes that a command may have at a time, unless another limit is said."""
+
+COMMAND_END_S: Final = 10.0
+"""So long it is waited for the end of a command's processes once they are killed."""
+
+FETCH_BYTES_MAX: Final = 5 << 20
+"""So much of a page is read, unpacked, unless another bound is said."""
+
+FETCH_S: Final = 30.0
+"""A fetch that takes longer is given up, unless another time is said."""
+
+REDIRECTS_COUNT_MAX: Final = 5
+"""So many redirects a fetch follows."""
+
+MCP_S: Final = 60.0
+"""A call of a tool of an MCP server that takes longer is given up, unless another time is said."""
+
+MCP_START_S: Final = 30.0
+"""An MCP server that is not ready by then is given up, unless another time is said."""
+
 MODEL_RETRIES_COUNT: Final = 4
 """How often a request to a language model is made again at once after an error that may pass."""
 
