@@ -171,8 +171,11 @@ def test_the_software_team_killed_three_times_makes_what_it_makes_uncut(place: P
             process.kill()
         assert process.returncode == -signal.SIGKILL
         words = ["resume", "cut", "--progress"]
-    status, out, _ = place.run("resume", "cut", cwd=tmp_path / "elsewhere")
-    assert (status, out) == (0, "The tests pass: 4 passed\n")
+    status, out, err = place.run("resume", "cut", "--progress", cwd=tmp_path / "elsewhere")
+    assert (status, out, "cannot be told" in err) == (0, "The tests pass: 4 passed\n", False)
+    assert [(role["published"], role["doing"]) for role in place.show("cut")["roles"]] == [
+        (n, None) for n in (1, 1, 2, 3)
+    ]
     assert made_in(tmp_path / "workspace/cut") == made_in(tmp_path / "uncut")
     assert sorted(made_in(tmp_path / "uncut")) == [
         "docs/design.md",
@@ -294,6 +297,7 @@ def test_a_person_in_the_team_is_asked_and_answers_from_another_process(place: P
     assert (status, json.loads(out)["result"]) == (0, "printed: Storms")
     assert "printed\n" in err
     assert (tmp_path / "workspace/go/title.md").read_text() == "Storms"
+    assert [role["published"] for role in place.show("go")["roles"]] == [1, 1, 1]
     assert said(tmp_path / "perdure.db", "go").count(("teams.Outline", "outlined")) == 1
 
 

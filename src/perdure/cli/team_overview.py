@@ -135,5 +135,10 @@ def overview(store: AgentStore, session: str) -> Overview:
     folder, files = workplace.Where.recorded(state["team"], since).folder, arrival.files(state, since)
     view = TeamView(store, session)
     view.look()
+    for profile, dumped in state["roles"].items():
+        if dumped["fields"].get("is_human"):  # its turns are no actions: what it published, only the history tells
+            own = {each["class"] for each in dumped["actions"]}
+            sent = (state["messages"][number] for number in state["history"])
+            view.members[profile].published = sum(each["cause_by"] in own for each in sent)
     astray = workplace.astray(folder, files)
     return Overview(info, state, folder, files, astray, view.members, view.doing())

@@ -129,13 +129,16 @@ class TeamView:
             take(self, entry)
         if not is_news:
             self._news.clear()
+        elif entry.kind == "owned":
+            self._open.clear()  # what was cut off before does not run
         elif entry.kind == "saved" and entry["flags"] & REENTRY:
             self._load(entry.seq)
 
     def _started(self, entry: Entry) -> None:
-        of = entry["of"] or entry.seq
-        self._calls.setdefault(of, Call(entry["name"] or "", entry["parent"]))
-        self._open.setdefault(of, entry.time_us)
+        of = entry["of"]
+        if of is None:  # else it is one more attempt at an action that is known
+            self._calls.setdefault(entry.seq, Call(entry["name"], entry["parent"]))
+        self._open.setdefault(entry.seq if of is None else of, entry.time_us)
 
     def _finished(self, entry: Entry) -> None:
         self._open.pop(entry["started"], None)
@@ -177,17 +180,15 @@ class TeamView:
         for member in self.members.values():
             member.asks = ""
 
-    def _ended_run(self, entry: Entry) -> None:
-        if entry.kind != "status" or entry["status"] not in ("running", "waiting"):
-            self._open.clear()
+    def _left(self, _entry: Entry) -> None:
+        self._open.clear()
 
     _TAKEN: Final[dict[str, Callable[[TeamView, Entry], None]]] = {
         "action_started": _started,
         "action_finished": _finished,
         "asked": _asked,
         "answered": _answered,
-        "owned": _ended_run,
-        "rolled_back": _ended_run,
+        "rolled_back": _left,
     }
 
     def _load(self, at: int | None) -> None:
@@ -284,10 +285,11 @@ def money_told(facts: dict[str, Any]) -> str:
 
 
 def _ended(call: Call, entry: Entry) -> str:
-    took = duration(entry["duration_us"] / SECOND_US)
+    took = duration(entry.body.get("duration_us", 0) / SECOND_US)
     if entry["how"] == "error":
         error = entry["value"]
-        return f"{call} failed after {took}: {one_line(str(error.get('text', '')), chars_max=SAID_CHARS)}"
+        said = error.get("text") or str(error.get("class", "")).rpartition(":")[2]
+        return f"{call} failed after {took}: {one_line(said, chars_max=SAID_CHARS)}"
     tokens = f", {call.tokens:,.0f} tokens" if call.tokens else ""
     wrote = f", wrote {', '.join(call.files)}" if call.files else ""
     return f"{call} done in {took}{tokens}{wrote}"

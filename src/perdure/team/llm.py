@@ -41,7 +41,9 @@ class LLM:
             return await _person(turn, prompt, output_type)
         model = self.model or turn.model
         if model is None:
-            raise RefusedError(f"{turn.profile} has no model to ask: give Team(model=…), or the role or action its own")
+            raise RefusedError(
+                f"{turn.profile} has no model to ask: give --model or Team(model=…), or the role or action its own"
+            )
         try:
             answer = await models.ask(
                 turn.session, model, prompt, system=system, output_type=output_type, retries=retries
