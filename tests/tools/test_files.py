@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 from pathlib import Path
 
@@ -416,15 +417,15 @@ def test_what_a_person_changed_since_it_was_looked_at_is_left(folder):
     assert (folder / "a").read_text() == "theirs"
 
 
-def test_killed_everywhere_each_change_is_made_once_and_undone_exactly(tmp_path):
-    """An effect that is no tool is counted beside them: a file tool that is killed repeats nothing."""
+@pytest.fixture
+def bench(tmp_path):
+    """An agent with file tools, and an effect that is counted beside them; it goes back once."""
     place = tmp_path / "place"
 
     def fresh():
         if place.exists():
-            for path in sorted(place.rglob("*"), reverse=True):
-                path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        place.mkdir(exist_ok=True)
+            shutil.rmtree(place)
+        place.mkdir()
         (place / "counted").touch()
         (place / "there").write_text("a")
 
@@ -446,19 +447,29 @@ def test_killed_everywhere_each_change_is_made_once_and_undone_exactly(tmp_path)
             tools.call_sync(s, "write_file", {"path": "new/file", "text": "d"})
             s.rollback("start", reason="no good", strategy="other")
         tools.call_sync(s, "append_file", {"path": "there", "text": "e"})
-        return {name.decode(): what for name, (_, what, _) in tree(place).items() if name != b"counted"}
+        return {path.name: path.is_file() and path.read_text() for path in place.iterdir() if path.name != "counted"}
 
     fresh()
-    report = crash_everywhere(
-        agent,
-        effects=lambda: {"count": len((place / "counted").read_text())},
-        fresh=fresh,
-        points=["effect.before", "effect.after", "append.after"],
-    )
+    options = {"effects": lambda: {"count": len((place / "counted").read_text())}, "fresh": fresh}
+    return agent, options, place
+
+
+POINTS = ["effect.before", "effect.after", "append.after"]
+
+
+def test_killed_everywhere_each_change_is_made_once_and_undone_exactly(bench):
+    agent, options, place = bench
+    report = crash_everywhere(agent, points=POINTS, **options)
     assert report.lives > 20
-    assert {name.decode(): what for name, (_, what, _) in tree(place).items() if name != b"counted"} == {
-        "there": b"abe"
-    }
+    assert {path.name: path.read_text() for path in place.iterdir()} == {"there": "abe", "counted": "x"}
+
+
+def test_one_that_looks_again_after_a_crash_is_caught(bench, monkeypatch):
+    """A wrong build: what was there before is not recorded, so a change that is made again is made twice."""
+    agent, options, _ = bench
+    monkeypatch.setattr(kept, "keep", kept.keep.__wrapped__)
+    with pytest.raises(AssertionError, match="then resumed"):
+        crash_everywhere(agent, points=["append.before"], **options)
 
 
 def test_what_a_killed_write_left_is_taken_by_the_next(folder, tools):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import threading
 from typing import Annotated, Any
 
 import pytest
@@ -226,6 +229,49 @@ def test_a_call_is_journaled_by_its_name_and_answered_on_a_replay(store):
     assert (ran, calls(store)) == (["here"], ["look"])
 
 
+def test_several_calls_of_one_reply_come_to_results_in_their_order(store):
+    meeting, ran = threading.Barrier(2, timeout=60), []
+    toolbox = Toolbox.of(fail)
+
+    @toolbox.tool(effect="repeatable")
+    def meet(who: str) -> str:
+        meeting.wait()
+        return who
+
+    @toolbox.tool(effect="once")
+    def act(what: str) -> str:
+        ran.append(what)
+        return what
+
+    @toolbox.tool(effect="repeatable")
+    def miss(what: str) -> str:
+        raise LookupError(what)
+
+    @perdure.agent
+    async def agent(s):
+        asked = [("meet", {"who": "a"}), ("meet", {"who": "b"}), ("act", {"what": "1"}), ("miss", {"what": "x"})]
+        asked += [("meet", {}), ("nothing", {}), ("act", '{"what": "2"}'), ("fail", {"what": "y"})]
+        results = await toolbox.call_all(s, asked)
+        if s.restored is None:
+            raise RuntimeError("after them")
+        return [result.problem or result.text for result in results]
+
+    assert store.run(agent, "q").status == "failed"
+    assert store.run(agent, "q").result == ["a", "b", "1", "error", "arguments", "unknown", "2", "error"]
+    assert ran == ["1", "2"]
+
+
+def test_an_error_that_is_let_through_is_raised_of_several(store):
+    toolbox = Toolbox([tool(fail, effect="repeatable")], passing=(KeyError,))
+
+    @perdure.agent
+    async def agent(s):
+        await toolbox.call_all(s, [("fail", {"what": "x"}), ("fail", {"what": "y"})])
+
+    outcome = store.run(agent, "q")
+    assert (outcome.status, type(outcome.error)) == ("failed", KeyError)
+
+
 def test_a_declared_tool_called_by_its_own_name_is_an_action(store):
     toolbox = Toolbox()
 
@@ -363,6 +409,26 @@ def test_a_question_shows_a_call_within_bounds(store):
     (question,) = store.run(agent, "q").questions
     assert len(question.prompt) < limits.TOOL_QUESTION_CHARS_MAX + 200
     assert "are left out here" in question.prompt
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "extra"),
+    [("httpx", "web", "tools"), ("httpx", "SearXNG", "tools"), ("mcp", "mcp_tools", "mcp")],
+)
+def test_an_extra_that_is_not_there_is_named(package, name, extra):
+    code = f"""
+import sys
+sys.modules[{package!r}] = None
+from perdure.errors import ToolError
+import perdure.tools
+assert perdure.tools.Toolbox and perdure.tools.files and perdure.tools.shell
+try:
+    perdure.tools.{name}
+except ToolError as error:
+    print(error)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told == f"{name} needs an extra that is not installed: pip install 'perdure[{extra}]'\n"
 
 
 def test_a_tool_of_a_schema_of_its_own():

@@ -12,26 +12,56 @@ if TYPE_CHECKING:
     from perdure.tools.commands import Limits, Ran, shell
     from perdure.tools.described import Tool, tool
     from perdure.tools.folder import files
+    from perdure.tools.internet.searching import Hit, SearchProvider, SearXNG
+    from perdure.tools.internet.tools import Page, web
+    from perdure.tools.mcp_server import McpServer, McpToolError, mcp_tools
     from perdure.tools.personal import notes, people
     from perdure.tools.result import ToolResult
     from perdure.tools.toolbox import Toolbox
 
-__all__ = ["Limits", "Ran", "Tool", "ToolResult", "Toolbox", "files", "notes", "people", "shell", "tool"]
+__all__ = [
+    "Hit",
+    "Limits",
+    "McpServer",
+    "McpToolError",
+    "Page",
+    "Ran",
+    "SearXNG",
+    "SearchProvider",
+    "Tool",
+    "ToolResult",
+    "Toolbox",
+    "files",
+    "mcp_tools",
+    "notes",
+    "people",
+    "shell",
+    "tool",
+    "web",
+]
 
 _LATE = {
+    "Hit": "perdure.tools.internet.searching",
     "Limits": "perdure.tools.commands",
+    "McpServer": "perdure.tools.mcp_server",
+    "McpToolError": "perdure.tools.mcp_server",
+    "Page": "perdure.tools.internet.tools",
     "Ran": "perdure.tools.commands",
+    "SearXNG": "perdure.tools.internet.searching",
+    "SearchProvider": "perdure.tools.internet.searching",
     "Tool": "perdure.tools.described",
     "ToolResult": "perdure.tools.result",
     "Toolbox": "perdure.tools.toolbox",
     "files": "perdure.tools.folder",
+    "mcp_tools": "perdure.tools.mcp_server",
     "notes": "perdure.tools.personal",
     "people": "perdure.tools.personal",
     "shell": "perdure.tools.commands",
     "tool": "perdure.tools.described",
+    "web": "perdure.tools.internet.tools",
 }
 
-_EXTRAS = {"httpx": "tools", "mcp": "mcp", "mcp_types": "mcp"}
+_EXTRAS = {"httpx": "tools", "mcp": "mcp"}
 
 if not TYPE_CHECKING:
     _find, __dir__ = late.names(__name__, globals(), _LATE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, overload
 
@@ -195,6 +195,32 @@ class Toolbox:
             except Exception as raised:  # noqa: BLE001 - as above
                 error = raised
 
+    async def call_all(
+        self, s: AsyncSession, calls: Sequence[tuple[str, Mapping[str, Any] | str | None]]
+    ) -> list[ToolResult]:
+        """Carries out the calls (name, arguments) of one reply of a model; the results, in their order.
+
+        Those in a row that change nothing run at the same time, all others one after the other. Raises as `call`.
+        """
+        told: list[ToolResult] = []
+        together: list[tuple[Steps, Acting]] = []
+        for name, arguments in calls:
+            one = self._tools.get(name)
+            if one is not None and one.effect == "repeatable" and one.place == "action":
+                steps = self._steps(name, arguments, s)
+                try:
+                    request = next(steps)
+                except StopIteration as ended:
+                    told += [*await _together(s, together), ended.value]
+                    together = []
+                    continue
+                assert isinstance(request, Acting)  # noqa: S101 - nobody is asked about what changes nothing
+                together.append((steps, request))
+            else:
+                told += [*await _together(s, together), await self.call(s, name, arguments)]
+                together = []
+        return [*told, *await _together(s, together)]
+
     def _steps(self, name: str, arguments: Mapping[str, Any] | str | None, s: Any) -> Steps:
         bound = limits.TOOL_OUTPUT_CHARS_MAX
         if name not in self._tools:
@@ -260,6 +286,32 @@ def _shown(name: str, arguments: dict[str, Any]) -> str:
 
 
 # --- the two faces ---------------------------------------------------------------------------------------------------
+
+
+async def _together(s: AsyncSession, calls: list[tuple[Steps, Acting]]) -> list[ToolResult]:
+    """The results of calls that run at the same time."""
+    if not calls:
+        return []
+    async with s.parallel() as block:
+        promises = [block.call(request.tool.fn, **request.arguments) for _, request in calls]
+        outcomes: list[tuple[Any, Exception | None]] = []
+        for promise in promises:
+            try:
+                outcomes.append((await promise, None))
+            except Exception as raised:  # noqa: BLE001 - as in `call`
+                outcomes.append((None, raised))
+    return [_ended(steps, *outcome) for (steps, _), outcome in zip(calls, outcomes, strict=True)]
+
+
+def _ended(steps: Steps, value: Any, error: Exception | None) -> ToolResult:
+    try:
+        if error is None:
+            steps.send(value)
+        else:
+            steps.throw(error)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+    raise AssertionError("a call asks for one thing")
 
 
 async def _awaited(s: AsyncSession | None, request: Request) -> Any:
