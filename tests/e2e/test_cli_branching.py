@@ -23,7 +23,7 @@ def test_a_fork_is_made_and_resumed(waiting: Cli) -> None:
     assert (made["session"], made["source"], made["resume"]) == ("f", "w", "perdure resume f")
     shown = waiting.json("show", "f")
     assert (shown["status"], shown["reason"]) == ("paused", f"forked from w at {made['at']}")
-    assert list(shown["origin"]) == ["session", "seq", "reason", "by", "snapshot"]
+    assert list(shown["origin"]) == ["session", "seq", "reason", "by", "snapshot", "replaces"]
     assert (shown["origin"]["session"], shown["origin"]["reason"]) == ("w", "what if")
     assert f"fork of   w at #{made['at']} what if\n" in waiting("show", "f")[1]
     status, out, _ = waiting("resume", "f")
