@@ -229,7 +229,7 @@ def test_another_idea_model_or_limit_is_refused_with_what_to_do(place: Place) ->
     assert place.run(*words)[0] == 78
     for other, says in (
         (("--rounds", "2"), "perdure team rounds go N"),
-        (("--model", "test"), "changes in a fork alone"),
+        (("--model", "test"), "is changed by hand"),
         (("--model", "openai:x@https://ana:secret@example.org"), "give the key as PERDURE_MODEL_KEY"),
     ):
         status, _, err = place.run("team", "run", "Go", "--team", "teams.py:alone", *other)

@@ -25,7 +25,8 @@ ID_CHARS: Final = 40
 _MORE: Final = {
     "n_round": "more rounds are given by: perdure team rounds {session} N",
     "investment": "more money is given by: perdure team invest {session} USD",
-    "model": "what it asks changes in a fork alone, or by hand: perdure state {session} --set team.model=NAME",
+    "model": "what it asks is changed by hand: perdure state {session} --set 'team.model=\"NAME\"' "
+    "--set team.model_given=true; then perdure resume {session} --accept-change",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from perdure.log.entry import Entry
     from perdure.team.turn import Turn
+
+_log = logging.getLogger("perdure.team")
 
 STORAGE: Final = Path("storage", "team")
 """What in a workspace is the team's own: its store, `team.json`, the lock."""
@@ -147,13 +150,15 @@ class Lock:
         self._file = os.open(folder / STORAGE / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = _holder(self._file)
             os.close(self._file)
             raise HeldError(
                 f"{session}: {folder} is the workspace of {holder}, which runs at this moment; two would write over "
                 "each other's files. Wait until that one has ended, or give this one another workspace"
             ) from None
+        except OSError as error:
+            _log.warning("%s: no lock can be had in %s (%s): nothing keeps another session out", session, folder, error)
         told = json.dumps({"session": session, "store": store, "pid": os.getpid()})
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, told.encode(), 0)
