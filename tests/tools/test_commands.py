@@ -13,6 +13,7 @@ import pytest
 
 import perdure
 from perdure import errors
+from perdure.testing import crash_everywhere
 from perdure.tools import Limits, Toolbox, shell
 
 MARK = "perdure-test-mark"
@@ -183,6 +184,26 @@ def test_what_cannot_be_run_is_told(tmp_path):
         Limits(seconds=0)
     with pytest.raises(errors.ToolError, match="is no folder"):
         shell(tmp_path / "x")
+
+
+def test_killed_in_the_middle_a_command_is_not_run_twice_unless_a_person_says_so(tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+
+    @perdure.agent
+    def agent(s):
+        toolbox = shell(place)
+        return [
+            toolbox.call_sync(s, "run_shell", {"command": f"echo {n} >> ran; cat ran"}).value.stdout for n in (1, 2)
+        ]
+
+    report = crash_everywhere(
+        agent,
+        effects=lambda: {"run_shell": len((place / "ran").read_text().split()) if (place / "ran").exists() else 0},
+        fresh=lambda: (place / "ran").unlink(missing_ok=True),
+        points=["effect.after"],
+    )
+    assert report.lives == 3
 
 
 @pytest.mark.parametrize("kind", ["threads", "loop"])

@@ -417,8 +417,8 @@ def test_what_a_person_changed_since_it_was_looked_at_is_left(folder):
     assert (folder / "a").read_text() == "theirs"
 
 
-@pytest.fixture
-def bench(tmp_path):
+@pytest.fixture(params=["threads", "loop"])
+def bench(request, tmp_path):
     """An agent with file tools, and an effect that is counted beside them; it goes back once."""
     place = tmp_path / "place"
 
@@ -449,18 +449,33 @@ def bench(tmp_path):
         tools.call_sync(s, "append_file", {"path": "there", "text": "e"})
         return {path.name: path.is_file() and path.read_text() for path in place.iterdir() if path.name != "counted"}
 
+    @perdure.agent
+    async def in_loop(s):
+        tools = Toolbox.of(files(place), count)
+        await tools.call(s, "append_file", {"path": "there", "text": "b"})
+        await tools.call(s, "count")
+        await s.checkpoint("start")
+        if s.strategy is None:
+            await tools.call_all(s, [("append_file", {"path": "there", "text": "c"})])
+            await tools.call(s, "write_file", {"path": "new/file", "text": "d"})
+            await s.rollback("start", reason="no good", strategy="other")
+        await tools.call(s, "append_file", {"path": "there", "text": "e"})
+        return {path.name: path.is_file() and path.read_text() for path in place.iterdir() if path.name != "counted"}
+
     fresh()
     options = {"effects": lambda: {"count": len((place / "counted").read_text())}, "fresh": fresh}
-    return agent, options, place
+    return (agent if request.param == "threads" else in_loop), options, place
 
 
-POINTS = ["effect.before", "effect.after", "append.after"]
+FULL = os.environ.get("PERDURE_STORM") == "full"
+
+POINTS = ["effect.before", "effect.after", "append.before", "append.after"] if FULL else ["effect.after"]
 
 
 def test_killed_everywhere_each_change_is_made_once_and_undone_exactly(bench):
     agent, options, place = bench
     report = crash_everywhere(agent, points=POINTS, **options)
-    assert report.lives > 20
+    assert report.lives > (60 if FULL else 12)
     assert {path.name: path.read_text() for path in place.iterdir()} == {"there": "abe", "counted": "x"}
 
 
@@ -470,6 +485,21 @@ def test_one_that_looks_again_after_a_crash_is_caught(bench, monkeypatch):
     monkeypatch.setattr(kept, "keep", kept.keep.__wrapped__)
     with pytest.raises(AssertionError, match="then resumed"):
         crash_everywhere(agent, points=["append.before"], **options)
+
+
+def test_a_file_with_a_secret_is_changed_only_where_it_can_be_kept(folder, tools):
+    secret = f"sk-ant-api03-{'aB3dE5fG7h' * 9}-AAAAAA"
+    (folder / "env").write_text(f"KEY={secret}\nA=1\n")
+
+    @perdure.agent
+    def agent(s):
+        return tools.call_sync(s, "edit_file", {"path": "env", "old": "A=1", "new": "A=2"}).text
+
+    with perdure.open("memory:") as store:
+        assert "holds what looks like a secret" in store.run(agent, "q").result
+    assert (folder / "env").read_text() == f"KEY={secret}\nA=1\n"
+    with perdure.open("memory:", secrets="allow") as store:
+        assert store.run(agent, "q").result.startswith("changed env")
 
 
 def test_what_a_killed_write_left_is_taken_by_the_next(folder, tools):

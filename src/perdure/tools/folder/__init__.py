@@ -69,17 +69,17 @@ def _looking(root: str) -> list[Tool]:
 def _changing(root: str) -> list[Tool]:
     def write_file(path: Path, text: str) -> str:
         """Writes a text to a file, which need not be there; what was in it is replaced. Makes missing folders."""
-        found = kept.keep(root, path)
+        found = kept.keep(root, path).whole()
         return _changed(found, lambda _: text.encode("utf-8", "surrogateescape"))
 
     def edit_file(path: Path, old: str, new: str, *, every: bool = False) -> str:
         """Replaces a piece of a file by another. It has to be there exactly as given, and once, unless `every`."""
-        found = kept.keep(root, path)
+        found = kept.keep(root, path).whole()
         return _changed(found, lambda content: _edited(content, old, new, found.path, every=every))
 
     def append_file(path: Path, text: str) -> str:
         """Adds a text at the end of a file, which need not be there. Makes missing folders."""
-        found = kept.keep(root, path)
+        found = kept.keep(root, path).whole()
         return _changed(found, lambda content: (content or b"") + text.encode("utf-8", "surrogateescape"))
 
     def move_file(source: Path, target: Path) -> str:
@@ -90,7 +90,7 @@ def _changing(root: str) -> list[Tool]:
 
     def delete_file(path: Path) -> str:
         """Deletes a file, a link, or a folder that is empty."""
-        found = kept.keep(root, path, follow=False)
+        found = kept.keep(root, path, follow=False).whole()
         if found.kept is None:
             raise FileNotFoundError(f"{found.path}: there is no such file")
         if found.path == ".":

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import stat
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -44,18 +45,32 @@ class Kept:
 @storable("perdure.tools.Found")
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found: the path to it without links, what is there, and how many of its folders are missing."""
+    """What was found: the path to it without links, what is there, and how many of its folders are missing.
+
+    `check` is the CRC of the content that was read.
+    """
 
     path: str
     kept: Kept | None
     missing: int = 0
+    check: int = 0
+
+    def whole(self) -> Found:
+        """Itself, if it is what was read. Raises `ValueError` if the store has masked some of it."""
+        if self.kept is not None and zlib.crc32(self.kept.content) != self.check:
+            raise ValueError(
+                f"{self.path} holds what looks like a secret, which a store without keys does not keep: it cannot be "
+                "changed in a way that can be undone"
+            )
+        return self
 
 
 @action(effect="repeatable", name="keep")
 def keep(folder: str, path: str, *, follow: bool = True) -> Found:
     """What is at a path, whole, to be put back if need be. Raises `ValueError` for what cannot be kept."""
     with place(folder, path, follow=follow) as at:
-        return Found(at.path, None if at.missing else _kept(at), at.missing)
+        found = None if at.missing else _kept(at)
+        return Found(at.path, found, at.missing, 0 if found is None else zlib.crc32(found.content))
 
 
 def undo_change(folder: str, path: str, before: Kept | None, after: Kept | None, missing: int = 0) -> None:
