@@ -12,6 +12,7 @@ import pytest
 
 import perdure
 from perdure.errors import BudgetError, InputDiffersError, RefusedError
+from perdure.recovery import FailurePolicy
 from perdure.team import Action, Message, Role, RoleReactMode, Team, UserRequirement
 from perdure.team.scene import scene
 
@@ -148,3 +149,31 @@ def test_a_team_without_money_says_so(tmp_path: Path) -> None:
 def test_two_roles_of_one_profile_are_refused() -> None:
     with pytest.raises(RefusedError, match="Writer"):
         Team(roles=[Writer(), Writer(name="Eve")])
+
+
+class Fetch(Action):
+    """Fails unless it is to be careful, and tells how it was told to try."""
+
+    async def run(self, history: list[Message]) -> str:
+        ran[f"Fetch {self.strategy}"] += 1
+        if self.strategy != "careful":
+            raise ConnectionError("no network")
+        return f"fetched {self.strategy}ly for {history[-1].content}"
+
+
+class Fetcher(Role):
+    profile: str = "Fetcher"
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.set_actions([Fetch])
+        self._watch([Draft])
+
+
+def test_what_fails_again_and_again_is_tried_another_way(tmp_path: Path) -> None:
+    policy = FailurePolicy(strategies=("fast", "careful"), after=2, retries=0)
+    made = team(tmp_path, failures=policy)
+    made.hire([Fetcher()])
+    assert "Fetcher: fetched carefully for Draft of rivers" in play(made)
+    assert (ran["Fetch fast"], ran["Fetch careful"]) == (2, 1)
+    assert ran["Draft"] == 1, "the round before is not played again"

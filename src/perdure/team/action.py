@@ -61,6 +61,12 @@ class Action(BaseModel):
         """What the team's code has put there for all; None before it was hired."""
         return getattr(self._role, "context", None)
 
+    @property
+    def strategy(self) -> Any:
+        """See `Role.strategy`."""
+        turn = turns.current()
+        return None if turn is None else turn.strategy
+
     async def run(self, *args: Any, **kwargs: Any) -> Any:
         """What is done. To be written by each class."""
         raise NotImplementedError(f"{type(self).__name__} has no run()")

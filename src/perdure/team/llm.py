@@ -29,7 +29,7 @@ class LLM:
     async def ask(self, prompt: str, output_type: Any = str, *, system: str = "", retries: int = 2) -> Any:
         """The model's answer, as a value of that type (a pydantic model, a list of them, `int` …).
 
-        A reply that is none is shown to the model with the error, `retries` times; then `RefusedError`. Recorded
+        A reply that is none is shown to the model with the error, `retries` times; then `InvalidOutputError`. Recorded
         before it is returned, and never asked again. Raises `RefusedError` outside of a team's run.
         """
         turn = turns.current()

@@ -189,6 +189,12 @@ class Role(BaseModel):
         return getattr(self.rc.env, "context", None)
 
     @property
+    def strategy(self) -> Any:
+        """The way that the team's failure policy has it try, by name or as `perdure.Strategy`; None without one."""
+        turn = turns.current()
+        return None if turn is None else turn.strategy
+
+    @property
     def todo(self) -> Action | None:
         """What it is about to do."""
         return self.rc.todo

@@ -90,4 +90,4 @@ def _moved(team: Callable[..., Any], workspace: str | Path) -> Callable[..., Any
         hired.move(workspace)
         return hired
 
-    return declared(hire, team)
+    return declared(hire, team, team.options)  # type: ignore[attr-defined]

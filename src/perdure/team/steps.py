@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, overload
 from weakref import WeakKeyDictionary
 
 from perdure import values
@@ -29,21 +30,43 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("perdure.team")
 
+NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+"""No options."""
 
-def agent(factory: Callable[[], Team]) -> Callable[[AsyncSession], Any]:
+
+@overload
+def agent(factory: Callable[[], Team], /) -> Callable[[AsyncSession], Any]: ...
+@overload
+def agent(
+    *,
+    version: str = "",
+    restore: Any = None,
+    progress: Any = None,
+    failures: Any = None,
+    hooks: Any = None,
+    saves: Any = None,
+) -> Callable[[Callable[[], Team]], Callable[[AsyncSession], Any]]: ...
+def agent(factory: Any = None, /, **options: Any) -> Any:
     """Declares a function that hires a team as an agent: `perdure run file.py:function --input '"the idea"'`.
 
     The input is the idea, or `{"idea": …, "send_to": …, "n_round": …, "investment": …, "model": …, "workspace": …}`.
     `model` is the name of what is asked where neither a role nor an action has a model of its own; it is recorded, so
     that another process asks the same. Each round is durable, and so is each action in it. The session completes when
     nobody has anything left to do, with the last message as its result; out of rounds or money it is idle until more
-    is sent to it.
+    is sent to it. `options` are those of `perdure.steps`: what `failures` rolls back are rounds, and roles and actions
+    find the way to try as `strategy`.
     """
-    return declared(lambda _state: factory(), factory)
+
+    def declare(function: Callable[[], Team]) -> Callable[[AsyncSession], Any]:
+        return declared(lambda _state: function(), function, options)
+
+    return declare if factory is None else declare(factory)
 
 
-def declared(hire: Callable[[Mapping[str, Any]], Team], named: Any = None) -> Callable[[AsyncSession], Any]:
-    """The steps of the team that `hire` gives for a state (empty at first).
+def declared(
+    hire: Callable[[Mapping[str, Any]], Team], named: Any = None, options: Mapping[str, Any] = NONE
+) -> Callable[[AsyncSession], Any]:
+    """The steps of the team that `hire` gives for a state (empty at first), declared with these options.
 
     Found again by the name and the code of the function `named`; by nothing if there is none.
     """
@@ -62,9 +85,9 @@ def declared(hire: Callable[[Mapping[str, Any]], Team], named: Any = None) -> Ca
     def write_file(store: AgentStore, session: str) -> None:
         filing.write(store, session, hire)
 
-    step.hire = hire  # type: ignore[attr-defined]
     step = step if named is None else functools.wraps(named)(step)
-    return steps(append_only=rounds.APPEND_ONLY, after_run=write_file)(step)
+    step.hire, step.options = hire, options  # type: ignore[attr-defined]
+    return steps(append_only=rounds.APPEND_ONLY, after_run=write_file, **options)(step)
 
 
 class Live:
@@ -166,6 +189,7 @@ class Live:
                 seed=seed,
                 model=self.team.model,
                 workspace=self.where.folder,
+                strategy=s.strategy,
                 person=role.is_human,
             )
             for role in acting

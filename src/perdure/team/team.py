@@ -17,6 +17,7 @@ from perdure.team.workplace import STORAGE, Where
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from perdure.recovery.failure_policy import FailurePolicy
     from perdure.runtime.outcome import Outcome
     from perdure.team.role import Role
 
@@ -28,8 +29,9 @@ class Team:
 
     `store` is where its session is (a store, or what opens one; by default a file in the workspace), `workspace` the
     folder for what it makes (`workspace` if none is given; recorded, so that it is the same one from wherever the team
-    is resumed, until another is given), `model` what is asked where neither a role nor an action has one of its own.
-    A team that was interrupted goes on when the same code runs again; `docs/team.md` says how exactly.
+    is resumed, until another is given), `model` what is asked where neither a role nor an action has one of its own,
+    `failures` what is done about what fails again and again. A team that was interrupted goes on when the same code
+    runs again; `docs/team.md` says how exactly.
     """
 
     def __init__(
@@ -43,10 +45,11 @@ class Team:
         model: Any = None,
         context: Any = None,
         investment: float = INVESTMENT_USD,
+        failures: FailurePolicy | None = None,
     ) -> None:
         self.env = env if env is not None else Environment()
         self.env.context = context if context is not None else self.env.context
-        self.session, self.model = session, model
+        self.session, self.model, self.failures = session, model, failures
         self.workspace, self._said = Path("workspace" if workspace is None else workspace), workspace
         self._home = self._place = self.workspace
         self._moved = False
@@ -109,7 +112,8 @@ class Team:
 
     async def _run(self, store: AgentStore, n_round: int) -> str:
         known = find(store.backend, self.session)
-        agent = steps.declared(lambda _state: self)
+        options = {} if self.failures is None else {"failures": self.failures}
+        agent = steps.declared(lambda _state: self, None, options)
         if known is not None:
             steps.check_idea(self.session, self.idea, store.state_at(self.session, parts=["team"]))
         if known is not None and known.status == "idle":

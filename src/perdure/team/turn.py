@@ -34,10 +34,11 @@ def current() -> Turn | None:
 class Turn:
     """One role's part in one round.
 
-    The ids of the messages made in it follow from `seed`, role, round and their order, within each action by itself, so
-    that code that runs again makes the same ones. `tally` is what it brings about, `made` are all new messages by id.
-    `workspace` is the team's folder. With `asks_person` whatever would be asked of a model is asked of a person, and
-    nothing is inside of an action, where nobody can be asked.
+    The ids of the messages made in it follow from `seed`, role, round and their order, within each action by
+    itself, so that code that runs again makes the same ones. `tally` is what it brings about, `made` are all new
+    messages by id. `workspace` is the team's folder, `strategy` the way that the failure policy has it try. With
+    `asks_person` whatever would be asked of a model is asked of a person, and nothing is inside of an action, where
+    nobody can be asked.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class Turn:
         seed: str,
         model: Any,
         workspace: Path,
+        strategy: Any = None,
         person: bool = False,
     ) -> None:
         self.session, self.profile, self.number = session, profile, number
         self.model, self.workspace, self.asks_person = model, workspace, person
+        self.strategy = strategy
         self.asked, self._seed = 0, seed
         self.made: dict[str, Message] = {}
         self._all = Tally()
