@@ -168,9 +168,14 @@ def test_it_ends_when_its_starter_is_killed(tmp_path, mark):
 
 
 def test_one_that_kills_what_watches_it_is_told_and_ends_too(tmp_path, mark):
-    found = ran(tmp_path, f"{sys.executable} -c 'import os, time; os.kill(os.getppid(), 9); time.sleep(600)' {mark}")
-    assert found.exit_status != 0 or found.killed_by
-    while alive(mark):
+    code = (
+        "import os, time\n"
+        "if not os.fork():\n    os.setsid()\n    if os.fork(): os._exit(0)\n    time.sleep(600)\n"
+        "os.wait()\nos.kill(os.getppid(), 9)\ntime.sleep(600)"
+    )
+    found = ran(tmp_path, f"exec {sys.executable} -c '{code}' {mark}")
+    assert (found.exit_status, found.killed_by) == (-signal.SIGKILL, "itself, with what watches it")
+    while alive(mark):  # killed, and not reaped yet
         time.sleep(0.01)
 
 

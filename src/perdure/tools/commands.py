@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
 
+from perdure import clock
 from perdure import limits as bounds
 from perdure.errors import RefusedError, ToolError
 from perdure.tools.described import tool
@@ -29,6 +30,9 @@ _SUPERVISOR: Final = str(Path(__file__).with_name("supervisor.py"))
 
 _SAFE: Final = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL")
 """What of the environment a command is given; no keys, tokens or addresses of servers."""
+
+_MARK: Final = "PERDURE_COMMAND"
+"""A variable by which the processes of a command are found."""
 
 _CODE_BYTES_MAX: Final = 100_000
 
@@ -144,6 +148,25 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": os.defpath, **kept, "TERM": "dumb", "PYTHONIOENCODING": "utf-8", **more}
 
 
+def _end_marked(mark: bytes) -> None:
+    """Kills what has this in its environment: what is left of a command that has killed its watcher."""
+    until = time.monotonic() + bounds.COMMAND_END_S
+    while (left := _marked(mark)) and time.monotonic() < until:
+        for process in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _marked(mark: bytes) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
 class _Stream:
     """What a command writes: its beginning and its end, and how much it was."""
 
@@ -179,6 +202,7 @@ class _Running:
         self._began = time.monotonic()
         self._streams = [_Stream(limits.kept_bytes), _Stream(limits.kept_bytes)]
         self._asked = ""
+        self._mark = f"{_MARK}={clock.new_uuid().hex}"
         self._told = b""
         answer, told = os.pipe()
         try:
@@ -196,7 +220,7 @@ class _Running:
             **chosen,
             "command": list(command),
             "folder": folder,
-            "env": environment(env),
+            "env": environment(env) | dict([self._mark.split("=")]),
             "parent": os.getpid(),
             "told": told,
             "end_s": bounds.COMMAND_END_S,
@@ -264,6 +288,8 @@ class _Running:
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
+        if not self._told:
+            _end_marked(self._mark.encode())
 
     def _came_to(self) -> Ran:
         told = json.loads(self._told) if self._told else {}

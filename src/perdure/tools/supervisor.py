@@ -20,7 +20,7 @@ from typing import Any
 
 _SET_PDEATHSIG, _SET_SUBREAPER, _SET_NO_NEW_PRIVS = 1, 36, 38
 
-_POLL_MS_MIN, _POLL_MS_MAX = 5, 100
+_POLL_MS_MIN, _POLL_MS_MAX = 5, 50
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
