@@ -44,6 +44,7 @@ TINY = Sizes(
     snapshots=300,
     names=100,
     sessions=12,
+    messages=20,
 )
 DOCS = Path(__file__).parents[2] / "docs" / "benchmark.md"
 STORES = ["file://{}/store", *(["sqlite:///{}/a.db"] if instants.FULL else [])]

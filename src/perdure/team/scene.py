@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from perdure.team.team import Team
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # a task that gives it is shown by asyncio, which would show all of it
 class Scene:
     """The team at the head of its log.
 

@@ -33,6 +33,7 @@ from perdure.testing.bench import (
     restoring,
     saving,
     show,
+    teams,
 )
 from perdure.testing.bench.crowd import crowd
 from perdure.testing.bench.plan import FULL, PLACE, QUICK, Plan, Sizes
@@ -56,6 +57,7 @@ SECTIONS = (
         "gc",
         "protocols",
         "protection",
+        "team",
     ),
     "import",
 )
@@ -74,6 +76,7 @@ ALONE: Final = {
     "gc": collecting.collect,
     "protocols": encoding.protocols,
     "protection": protecting.protection,
+    "team": teams.teams,
     "import": restoring.importing,
 }
 

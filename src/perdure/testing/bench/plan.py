@@ -42,6 +42,8 @@ class Sizes:
     """Snapshots of the session that is collected."""
     sessions: int
     """Sessions that a store is filled with."""
+    messages: int
+    """The most that the members of a team remember."""
     names: int
     """Files of a workspace that is captured."""
 
@@ -49,13 +51,14 @@ class Sizes:
 FULL = Sizes(
     steps=1000, window=50, documents=100, paragraphs=50, replaced=100, many=10_000, many_window=1000, crowd=1000,
     calls=10_000, turn=25, opens=3, points=9, moved=220, snapshots=100_000, sessions=10_000,
-    names=50_000,
+    names=50_000, messages=5_000,
 )  # fmt: skip
 PLACE = replace(FULL, crowd=200)
 """Of a store that is measured by its URL: a crowd of a thousand would take long over a network."""
 QUICK = Sizes(
     steps=200, window=50, documents=20, paragraphs=50, replaced=25, many=500, many_window=100, crowd=100,
     calls=500, turn=25, opens=1, points=3, moved=22, snapshots=5_000, sessions=1_000, names=1_000,
+    messages=500,
 )  # fmt: skip
 
 

@@ -73,6 +73,8 @@ def _named(row: Row, sizes: Sizes) -> Row:
             many=f"{sizes.many:,}",
             snapshots=f"{sizes.snapshots:,}",
             names=f"{sizes.names:,}",
+            messages=f"{sizes.messages:,}",
+            fifth=f"{sizes.messages // 5:,}",
         ),
     )
 

@@ -112,6 +112,21 @@ def _protection() -> Iterator[Row]:
     yield Row("protection.restore_over", "protection", "restore with all of it over one with none", "x", 1.4)
 
 
+def _teams() -> Iterator[Row]:
+    figures = (
+        ("add", "add {} messages to a memory", "ms", None),
+        ("step", "durable step of a team that remembers {}, CPU", "ms", 1.0),
+        ("open", "go on with a team that remembers {}, and write its file", "ms", None),
+        ("disk", "bytes on disk over bytes of its {} messages", "x", 2.0),
+    )
+    counts = {"ten": "10", "hundred": "100", "fifth": "{fifth}", "most": "{messages}"}
+    for figure, what, unit, reach in figures:
+        for name, count in counts.items():
+            judged = reach if figure == "step" or name in ("fifth", "most") else None
+            yield Row(f"team.{name}.{figure}", "team", what.format(count), unit, judged)
+    yield Row("team.step_over", "team", "step that remembers {messages} over one that remembers 10", "x", 1.5)
+
+
 ROWS: Final = (
     *_chat(),
     Row("w2.automatic.p50", "w2", "save of 10 MB, p50", "ms", beside="w2.row.p50", who=WHO["automatic"]),
@@ -164,6 +179,7 @@ ROWS: Final = (
     Row("gc.beside", "gc", "save of another session meanwhile, p50", "ms", None, "gc.alone"),
     *_protocols(),
     *_protection(),
+    *_teams(),
     Row("import.ms", "import", "import perdure", "ms", 150.0),
     Row("import.store", "import", "import perdure and load its SQLite store", "ms"),
     Row("import.optional", "import", "of numpy, typer and rich, imported by it", "", 0.0),
