@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import shutil
 import stat
@@ -15,6 +16,8 @@ from perdure import errors, limits
 from perdure.testing import crash_everywhere
 from perdure.tools import Toolbox, files
 from perdure.tools.folder import kept, names
+
+FULL = os.environ.get("PERDURE_STORM") == "full"
 
 
 @pytest.fixture
@@ -392,6 +395,53 @@ def test_a_rollback_puts_everything_back_exactly(folder, tools, kind):
     assert tree(folder) == before
 
 
+PLACES = ["a", "b", "d/a", "d/e/a", "d", "d/e", names.shown(b"\xff\n"), names.shown(b"d/\xff"), "to_d/a", "f/g/h"]
+
+
+def random_call(chance):
+    place, other = chance.choice(PLACES), chance.choice(PLACES)
+    text = chance.choice(["", "one\n", "two\n" * 50])
+    return chance.choice(
+        [
+            ("write_file", {"path": place, "text": text}),
+            ("append_file", {"path": place, "text": text}),
+            ("edit_file", {"path": place, "old": "one", "new": "1", "every": True}),
+            ("delete_file", {"path": place}),
+            ("move_file", {"source": place, "target": other}),
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(200 if FULL else 15))
+def test_a_rollback_puts_back_whatever_was_done(folder, tools, seed):
+    """Random programs, of which many calls are refused; in the middle of each it goes back, and goes on."""
+    chance = random.Random(seed)
+    (folder / "d/e").mkdir(parents=True)
+    (folder / "d/e/a").write_text("one two\n")
+    (folder / "d/e/a").chmod(0o604)
+    (folder / "to_d").symlink_to("d")
+    first, left, last = ([random_call(chance) for _ in range(12)] for _ in range(3))
+    trees, done = [], []
+
+    @perdure.agent
+    def agent(s):
+        for name, given in first:
+            tools.call_sync(s, name, given)
+        s.checkpoint("start")
+        if s.strategy is None:
+            trees.append(tree(folder))
+            done.extend(tools.call_sync(s, name, given).ok for name, given in left)
+            s.rollback("start", reason="no good", strategy="other")
+        trees.append(tree(folder))
+        for name, given in last:
+            tools.call_sync(s, name, given)
+
+    with perdure.open("memory:") as store:
+        assert store.run(agent, "q").status == "completed"
+    assert any(done)
+    assert trees[0] == trees[1]
+
+
 def test_what_somebody_else_changed_is_not_put_back(folder, tools):
     @perdure.agent
     def agent(s):
@@ -466,8 +516,6 @@ def bench(request, tmp_path):
     options = {"effects": lambda: {"count": len((place / "counted").read_text())}, "fresh": fresh}
     return (agent if request.param == "threads" else in_loop), options, place
 
-
-FULL = os.environ.get("PERDURE_STORM") == "full"
 
 POINTS = ["effect.before", "effect.after", "append.before", "append.after"] if FULL else ["effect.after"]
 

@@ -298,6 +298,39 @@ def test_options_that_a_function_was_declared_with_hold():
     assert (made.name, made.effect, made.fn.__perdure_options__.retries) == ("declared", "idempotent", 3)
 
 
+UNDONE: list[str] = []
+
+
+def undo_note(text: str, result: str) -> None:
+    UNDONE.append(f"{text} {result}")
+
+
+def test_a_tool_may_have_an_undo_and_a_time_limit(store):
+    over = threading.Event()
+    toolbox = Toolbox()
+
+    @toolbox.tool(undo=undo_note)
+    def note(text: str) -> str:
+        return f"noted {text}"
+
+    @toolbox.tool(effect="repeatable", timeout_s=0.05)
+    def sleep() -> None:
+        over.wait()
+
+    @perdure.agent
+    async def agent(s):
+        await s.checkpoint("start")
+        if s.strategy is None:
+            await toolbox.call(s, "note", {"text": "a"})
+            await s.rollback("start", reason="no good", strategy="other")
+        return (await toolbox.call(s, "sleep")).text
+
+    told = store.run(agent, "q").result
+    over.set()
+    assert told.startswith("TimeoutError")
+    assert UNDONE == ["a noted a"]
+
+
 def test_an_error_of_the_session_is_raised():
     def nested() -> None:
         raise errors.DivergedError("the code changed")

@@ -20,7 +20,7 @@ from perdure import limits
 from perdure.session.declare import action
 from perdure.stores.file.disk import write_at
 from perdure.tools.folder import names
-from perdure.tools.folder.place import Place, place
+from perdure.tools.folder.place import OutsideError, Place, place
 from perdure.values import storable
 
 _AS_USUAL: Final = -1
@@ -29,6 +29,14 @@ _AS_USUAL: Final = -1
 
 class ChangedMeanwhileError(Exception):
     """What is at a path is not what it was when the change was begun. It was left as it is."""
+
+
+class UnsyncedError(Exception):
+    """A change was made, but the system could not say that it is on the disk."""
+
+
+_NOTHING_DONE: Final = (ChangedMeanwhileError, OutsideError, OSError, ValueError)
+"""Errors of a change that was not made. What could go wrong after it is an `UnsyncedError`."""
 
 
 @storable("perdure.tools.Kept")
@@ -82,14 +90,15 @@ def undo_change(folder: str, path: str, before: Kept | None, after: Kept | None,
         _remove_empty(folder, path, missing)
 
 
-@action(effect="idempotent", undo=undo_change, name="change")
+@action(effect="idempotent", undo=undo_change, not_done=_NOTHING_DONE, name="change")
 def change(folder: str, path: str, before: Kept | None, after: Kept | None, missing: int = 0) -> None:
-    """Makes what is at a path what it shall be. Durable. Raises `ChangedMeanwhileError`, nothing having been changed.
+    """Makes what is at a path what it shall be. Durable.
 
-    `path` has no links in it; `missing` of its folders are made.
+    `path` has no links in it; `missing` of its folders are made. Raises `ChangedMeanwhileError`, `OutsideError`,
+    `OSError`, `ValueError`, nothing having been changed; `UnsyncedError`.
     """
-    del missing  # for the undo
-    _become(folder, path, before, after)
+    with _made_only_for_good(folder, path, missing):
+        _become(folder, path, before, after)
 
 
 def _is_there(folder: str, path: str) -> bool:
@@ -180,7 +189,14 @@ def _remove(at: Place) -> None:
         os.rmdir(at.name, dir_fd=at.folder)
     else:
         os.unlink(at.name, dir_fd=at.folder)
-    os.fsync(at.folder)
+    _sync(at.folder)
+
+
+def _sync(folder: int) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        raise UnsyncedError(f"it was changed, but it is not certain that it is on the disk: {error}") from error
 
 
 def _put(at: Place, wanted: Kept, path: str) -> None:
@@ -196,7 +212,7 @@ def _put(at: Place, wanted: Kept, path: str) -> None:
             os.rename(temporary, at.name, src_dir_fd=at.folder, dst_dir_fd=at.folder)
         else:
             _put_file(at, wanted, temporary)
-    os.fsync(at.folder)
+    _sync(at.folder)
 
 
 def _temporary(wanted: Kept, path: str) -> bytes:
@@ -245,30 +261,44 @@ def _remove_empty(folder: str, path: str, count: int) -> None:
         with place(folder, names.shown(b"/".join(parts[:depth])), follow=False) as at:
             try:
                 os.rmdir(at.name, dir_fd=at.folder)
-                os.fsync(at.folder)
             except OSError:
                 return
+            _sync(at.folder)
+
+
+@contextlib.contextmanager
+def _made_only_for_good(folder: str, path: str, missing: int) -> Iterator[None]:
+    """Within it, folders are made for a change; where it is not made, they are not left."""
+    try:
+        yield
+    except _NOTHING_DONE:
+        with contextlib.suppress(*_NOTHING_DONE):
+            _remove_empty(folder, path, missing)
+        raise
 
 
 # --- moving ----------------------------------------------------------------------------------------------------------
 
 
-def undo_move(folder: str, source: str, target: str, identity: int, missing: int = 0) -> None:
+def undo_move(folder: str, source: str, target: str, identity: str, missing: int = 0) -> None:
     """Moves it back, and removes the folders that the move made."""
     _go(folder, target, source, identity)
     _remove_empty(folder, target, missing)
 
 
-@action(effect="idempotent", undo=undo_move, name="rename")
-def rename(folder: str, source: str, target: str, identity: int, missing: int = 0) -> None:
-    """Gives what is at a path another name, which nothing has. `identity` tells it from everything else there."""
-    del missing  # for the undo
-    _go(folder, source, target, identity)
+@action(effect="idempotent", undo=undo_move, not_done=_NOTHING_DONE, name="rename")
+def rename(folder: str, source: str, target: str, identity: str, missing: int = 0) -> None:
+    """Gives what is at a path another name, which nothing has. `identity` is what is known of it.
+
+    Raises as `change` does.
+    """
+    with _made_only_for_good(folder, target, missing):
+        _go(folder, source, target, identity)
 
 
 @action(effect="repeatable", name="identify")
-def identify(folder: str, source: str, target: str) -> tuple[str, str, int, int]:
-    """(the source without links, the target, which file it is, how many folders of the target are missing)."""
+def identify(folder: str, source: str, target: str) -> tuple[str, str, str, int]:
+    """(the source without links, the target, what is known of it, how many folders of the target are missing)."""
     with place(folder, source, follow=False) as one, place(folder, target, follow=False) as other:
         identity = _identity(one)
         if not one.parts or identity is None:
@@ -280,16 +310,23 @@ def identify(folder: str, source: str, target: str) -> tuple[str, str, int, int]
         return one.path, other.path, identity, other.missing
 
 
-def _identity(at: Place) -> int | None:
+def _identity(at: Place) -> str | None:
+    """What is there, so that it is known again. Not by its inode: what was changed and put back is another."""
     if at.missing:
         return None
     try:
-        return os.stat(at.name, dir_fd=at.folder, follow_symlinks=False).st_ino
+        found = os.stat(at.name, dir_fd=at.folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
+    if stat.S_ISDIR(found.st_mode):
+        return "folder"
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)) or found.st_size > limits.TOOL_FILE_BYTES_MAX:
+        return f"inode {found.st_ino}"  # which no tool changes
+    kept = _kept(at)
+    return None if kept is None else f"{kept.kind} {len(kept.content)} {zlib.crc32(kept.content):08x}"
 
 
-def _go(folder: str, source: str, target: str, identity: int) -> None:
+def _go(folder: str, source: str, target: str, identity: str) -> None:
     with place(folder, source, follow=False) as one, place(folder, target, follow=False, make=True) as other:
         at_source, at_target = _identity(one), _identity(other)
         if at_source is None and at_target == identity:
@@ -297,5 +334,5 @@ def _go(folder: str, source: str, target: str, identity: int) -> None:
         if at_source != identity or at_target is not None:
             raise ChangedMeanwhileError(f"{one.path} or {other.path} was changed by somebody else meanwhile")
         os.rename(one.name, other.name, src_dir_fd=one.folder, dst_dir_fd=other.folder)
-        os.fsync(other.folder)
-        os.fsync(one.folder)
+        _sync(other.folder)
+        _sync(one.folder)
