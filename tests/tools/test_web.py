@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import gzip
 import json
 import socket
+import ssl
 import threading
 import time
 import tracemalloc
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+import certifi
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 import perdure
 from perdure import errors
@@ -277,6 +284,51 @@ def test_the_address_that_was_checked_is_the_one_that_is_asked(server, names, mo
     ((host, _, headers),) = server.asked
     assert host == f"rebound.example:{server.server_port}"
     assert "Cookie" not in headers
+
+
+def certificate(folder, name):
+    """A certificate for a name, signed by itself, with its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / f"{name}.pem"
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["secure.example", "other.example"])
+def test_a_certificate_is_that_of_the_name_not_of_the_address(server, names, monkeypatch, tmp_path, name):
+    pem = certificate(tmp_path, name)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    asked = []
+    context.sni_callback = lambda _, sni, __: asked.append(sni)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setattr(certifi, "where", lambda: pem)
+    names["secure.example"] = ["127.0.0.1"]
+    toolbox = web(local=[f"secure.example:{server.server_port}"], seconds=20)
+    url = f"https://secure.example:{server.server_port}/packed"
+    if name == "secure.example":
+        assert fetched(toolbox, url).text == "unpacked"
+    else:
+        assert "CERTIFICATE_VERIFY_FAILED" in refused(toolbox, url)
+        assert server.asked == []
+    assert asked == ["secure.example"]
 
 
 @pytest.mark.parametrize(
