@@ -50,6 +50,7 @@ class _Copy:
     moved_bytes: int = 0
     freed: bool = False
     known: set[bytes] = field(default_factory=set)
+    walked: set[bytes] = field(default_factory=set)
     arrived: list[Item] = field(default_factory=list)
 
     @property
@@ -158,7 +159,8 @@ def _records(copy: _Copy) -> Iterator[tuple[Record, Entry, dict[bytes, bytes]]]:
 
 def _chunks(copy: _Copy, record: Record, entry: Entry) -> dict[bytes, bytes]:
     """Those that this record needs and that are not there."""
-    needed = [address for address in (*needs.to_open(record), *needs.contents(entry)) if address not in copy.known]
+    behind = needs.behind(entry, copy.reader.chunk, copy.walked)
+    needed = [a for a in (*needs.to_open(record), *behind, *needs.contents(entry)) if a not in copy.known]
     copy.known.update(needed)
     return {address: copy.reader.sound_chunk(address) for address in needed}
 

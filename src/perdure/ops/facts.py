@@ -17,6 +17,8 @@ from perdure.recovery import restore
 from perdure.session.keeping import needs
 from perdure.session.keeping.opening import check_end, summary_of
 from perdure.session.keeping.snapshot import Reader
+from perdure.session.rules import files
+from perdure.workspace import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +72,17 @@ class Facts:
     marked: set[int] = field(default_factory=set)
     untaken: set[int] = field(default_factory=set)
 
+    _behind: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
+
+    def behind(self, entry: Entry) -> frozenset[bytes]:
+        """The chunks that those of a workspace, which the entry names, name in turn. Raises `DamageError`."""
+        found = frozenset[bytes]()
+        for digest in files.named(entry):
+            if digest not in self._behind:
+                self._behind[digest] = frozenset(tree.addresses(digest, self.reader.chunk))
+            found |= self._behind[digest]
+        return found
+
     @property
     def session(self) -> str:
         """Its id."""
@@ -107,12 +120,12 @@ def _take(found: Facts, record: Record) -> Entry | None:
     if record.kind not in _READ:
         return None
     entry = found.reader.open(record)
+    contents = frozenset(needs.contents(entry))
+    if contents:
+        found.needs[seq] = contents | found.behind(entry)
     if entry.kind in SNAPSHOTS:
         found.open[seq] = open_at(entry)
         return None
-    contents = frozenset(needs.contents(entry))
-    if contents:
-        found.needs[seq] = contents
     return replace(entry, body={name: None if name in _HEAVY else kept for name, kept in entry.body.items()})
 
 

@@ -187,11 +187,16 @@ def _planned(family: _Family, session: str) -> _Scrubbing:
     if not head.seq:
         return one
     one.summary = told(reader, one.summary, head=head)
-    seam, before, after = seam_of(head.bases), Marks(), Marks()
+    seam, before, after, walked = seam_of(head.bases), Marks(), Marks(), set[bytes]()
     for record in reader.records(after=0, upto=head.seq, chain=head.chain):
         if is_stub(record.body):
             continue
         entry = reader.open(record)
+        if not family.moved.keys().isdisjoint(needs.behind(entry, reader.chunk, walked)):
+            raise RefusedError(
+                f"{session}: it is in the files that record {entry.seq} has captured, which are kept as they are. "
+                "Copy what is worth it, and erase the session"
+            )
         made = _body(one, record, entry)
         new = entry if made is None else replace(entry, body=made)
         marks = before.of(entry), after.of(new)

@@ -131,10 +131,10 @@ def at_once(store: Store, session: str) -> tuple[Head, list[Waiting]]:
 def _items(reader: Reader, head: Head) -> Iterator[Item]:
     """Raises `ConflictError` when some of the log was dropped while it was read."""
     there: set[bytes] = set()
-    newest = GENESIS
+    newest, walked = GENESIS, set[bytes]()
     try:
         for record in reader.records(after=0, upto=head.seq):
-            for address in _needed(reader, record):
+            for address in _needed(reader, record, walked):
                 if address not in there:
                     there.add(address)
                     yield Chunk(address, reader.sound_chunk(address))
@@ -154,7 +154,9 @@ def _check_amended(reader: Reader, head: Head, damage: DamageError | None = None
         raise ConflictError(f"{reader.session}: some of it was dropped meanwhile; do it again") from damage
 
 
-def _needed(reader: Reader, record: Record) -> Iterator[bytes]:
+def _needed(reader: Reader, record: Record, walked: set[bytes]) -> Iterator[bytes]:
     yield from needs.to_open(record)
     if record.kind in needs.NAMING or is_stub(record.body):
-        yield from needs.contents(reader.open(record))
+        entry = reader.open(record)
+        yield from needs.behind(entry, reader.chunk, walked)
+        yield from needs.contents(entry)

@@ -15,15 +15,18 @@ from perdure.log import dropped, points
 from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.log.origin import seam_of
+from perdure.session.keeping.files import SessionFiles
 from perdure.session.keeping.opening import newest
 from perdure.session.keeping.reentry import Start
 from perdure.session.keeping.snapshot import Reader, Snapshot
 from perdure.session.rules import lost
+from perdure.session.rules.files import Files, captured
 from perdure.session.rules.points import Core
-from perdure.session.rules.request import AwaitTime, Commit, Draft, ReadAll, Steps
+from perdure.session.rules.request import AwaitTime, Capture, Commit, Draft, Foresee, ReadAll, Steps, TakeBack
 from perdure.session.rules.status import status
 from perdure.session.rules.undoing import rolled_back
 from perdure.state import keyframe
+from perdure.workspace import Folder, load
 
 if TYPE_CHECKING:
     from perdure.session.keeping.opening import Opened
@@ -49,10 +52,11 @@ def go_back(opened: Opened, to: int, *, reason: str, report: Report) -> tuple[in
     Where there are such doubts, the session waits for them, and nothing else is changed.
     """
     core = _core(opened)
+    files = files_of(opened, core, conflicts="keep")
     steps = core.rollback(to, reason=reason, by="restore", strategy=None, as_recorded=True)
     after = status(_READY[core.form == "handle"], reason=f"back at #{to}: {reason}")
     try:
-        driven(steps, opened, after, told={"restored": report.body()})
+        driven(steps, opened, after, told={"restored": report.body()}, files=files)
     except (Suspended, SuspendedError) as doubts:
         why = f"{doubts}; then it goes back to #{to}: {reason}"
         opened.writer.commit(Commit((status("waiting", reason=why, waits=doubts.seqs),), lambda _: None))
@@ -109,10 +113,27 @@ def _core(opened: Opened) -> Core:
     return core
 
 
-def driven(steps: Steps, opened: Opened, after: Draft, *, told: dict[str, Any] | None = None) -> dict[str, Any]:
+def files_of(opened: Opened, core: Core, *, conflicts: str) -> SessionFiles | None:
+    """Who captures the workspace that the log tells of, where no code of the agent says which; None without one."""
+    known = next((found for e in reversed(opened.reader.entries()) if (found := captured(e))), None)
+    if known is None:
+        return None
+    last = load(known, opened.reader.chunk)
+    core.files = Files(core, conflicts=conflicts)
+    return SessionFiles(Folder(last.root, last.rules), opened.writer, at=lambda: last.root, base=last)
+
+
+def driven(
+    steps: Steps,
+    opened: Opened,
+    after: Draft,
+    *,
+    told: dict[str, Any] | None = None,
+    files: SessionFiles | None = None,
+) -> dict[str, Any]:
     """Performs what a rollback asks for; what it writes is one commit with `after`. The body of its record.
 
-    `told` are fields that this gets in addition. Raises what the core leaves with.
+    `told` are fields that this gets in addition, `files` who captures the workspace. Raises what the core leaves with.
     """
     bodies: list[dict[str, Any]] = []
     answer: Any = None
@@ -125,6 +146,8 @@ def driven(steps: Steps, opened: Opened, after: Draft, *, told: dict[str, Any] |
                     drafts = tuple(_with(draft, told or {}) for draft in commit.drafts)
                     bodies += [draft.body for draft in drafts if draft.kind == "rolled_back"]
                     answer = opened.writer.commit(Commit((*drafts, after), commit.then, commit.taken))
+                case Capture() | Foresee() | TakeBack() as asked if files is not None:
+                    answer = files.answer(asked)
                 case AwaitTime():
                     answer = None  # nothing runs again: a person is asked at once
                 case other:

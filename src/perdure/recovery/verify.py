@@ -108,6 +108,7 @@ def verify(store: Store, session: str, *, data: Part = EVERYTHING) -> Report:
     for check in (_check_summary, _check_points, _check_keyframe_index, _check_marks):
         _tolerant(found, check)
     _tolerant(found, partial(_check_keyframes, data=data))
+    _tolerant(found, _check_files)
     _tolerant(found, partial(_check_leaves, data=data))
     last = max(found.last, found.head.seq if first <= found.last else 0)
     newest = _newest(found)
@@ -225,6 +226,19 @@ def _check_keyframes(found: History, *, data: Part) -> None:
             raise
         except DamageError as error:
             found.report(entry.seq, f"the keyframe of {entry['of']}: {error}", "keyframe")
+
+
+def _check_files(found: History) -> None:
+    """Whether each capture of the workspace has its chunks."""
+    kept, seen = found.reader.store.chunk_sizes(found.reader.session), set[bytes]()
+    for entry in found.entries.values():
+        try:
+            if missing := [a for a in needs.behind(entry, found.reader.chunk, seen) if a not in kept]:
+                raise refusals.missing_chunk(found.reader.session, digest=missing[0])
+        except FormatNewerError:
+            raise
+        except DamageError as error:
+            found.report(entry.seq, f"the files captured there: {error}", "files")
 
 
 def _check_keyframe(found: History, entry: Entry) -> None:

@@ -77,15 +77,16 @@ class Handles:
         restore: RestorePolicy | str | None = None,
         hooks: Hooks | None = None,
         saves: SavePolicy | None = None,
+        workspace: Any = None,
     ) -> Session:
         """A handle: your own code goes on with the session.
 
         `save()` and a clean `with` exit commit; an exception saves nothing but its `failed` status. `state` is a typed
         state. `optimistic` takes no lease: several may have the session open, and of two commits on the same log one
         holds; the other is `ConflictError`, and its caller opens the session again. `version` is that of the state that
-        the code works on, and a state of another is migrated; `validate`, `progress`, `hooks` and
-        `saves` as for `agent`. `restore` is `exact` unless it is given. Raises `HeldError`, `SessionUnknownError` (with
-        `create=False`), `VersionError`.
+        the code works on, and a state of another is migrated; `validate`, `progress`, `hooks`, `saves`
+        and `workspace` as for `agent`. `restore` is `exact` unless it is given. Raises `HeldError`,
+        `SessionUnknownError` (with `create=False`), `VersionError`.
         """
         declared, opening = self._to_handle(
             session,
@@ -100,6 +101,7 @@ class Handles:
             labels=labels or {},
             wait_s=wait_s,
             hooks=hooks,
+            workspace=workspace,
         )
         take, policy = share if optimistic else hold, policy_of(restore, EXACTLY)
 
@@ -154,10 +156,20 @@ class Handles:
         progress: Any = None,
         hooks: Hooks | None = None,
         saves: SavePolicy | None = None,
+        workspace: Any = None,
         **options: Any,
     ) -> tuple[Agent, Opening]:
         declared = Agent(
-            "handle", tuple(append_only), strict, version, state, validate, progress=progress, hooks=hooks, saves=saves
+            "handle",
+            tuple(append_only),
+            strict,
+            version,
+            state,
+            validate,
+            progress=progress,
+            hooks=hooks,
+            saves=saves,
+            workspace=workspace,
         )
         target = Target(version, "", state, validate)
         opening = Opening(

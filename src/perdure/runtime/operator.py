@@ -23,7 +23,7 @@ from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.branch import is_restore_point
 from perdure.log.marks import name_mark
-from perdure.recovery.going_back import driven
+from perdure.recovery.going_back import driven, files_of
 from perdure.runtime import sending
 from perdure.session.keeping.delivery import instead
 from perdure.session.keeping.lease import new_owner
@@ -131,6 +131,7 @@ def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch:
     target = points.find(opened.reader.entries(), to).seq
     core = Core(form=summary.form, nonce=opened.opening["nonce"], undos={})
     core.enter(start(opened, code="", accept_change=False))
+    files = files_of(opened, core, conflicts="refuse")
     after = status("idle" if summary.form == "handle" else "paused", reason=f"rolled back to {target} by {by}")
     there = to if to in (0, -1) else target
     void, wishes = instead(opened.writer.store, session, why=f"rolled back to #{target} by {by}")
@@ -145,7 +146,7 @@ def _rolled_back(opened: Opened, to: int | str, *, reason: str, by: str, branch:
             told=tuple(void),
             taken=items.numbers(wishes),
         )
-        body = driven(steps, opened, after)
+        body = driven(steps, opened, after, files=files)
         asked = tuple(sent.what for sent in wishes)
         return Rollback(body["to"], tuple(body["undo"]), tuple(body["standing"]), instead=asked)
     except (Suspended, SuspendedError) as suspended:

@@ -284,6 +284,7 @@ class AsyncSession(AsyncDriver):
             await self._resolve()
             begin = await in_thread(start, self._opened, code=self._code, accept_change=self._accept_change)
             await in_thread(self._begin, begin)
+        await self._drive(self._core.finish_files())
         await self._drive(self._core.finish_undos())
         self._typed = typed_state(self._declared.state, self._core.state)
 

@@ -56,6 +56,7 @@ class Agent:
     hooks: Hooked | None = None
     saves: Any = None
     after_run: Callable[[Any, str], object] | None = None
+    workspace: Any = None
 
 
 def action(
@@ -74,6 +75,7 @@ def action(
     scope: str = SESSION,
     combine: Callable[[list[Any]], Any] | None = None,
     cost: Callable[[Any], Mapping[str, float]] | None = None,
+    writes: bool | None = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Declares a function as an action: inside a session a call of it is journaled, outside it is the plain function.
 
@@ -95,6 +97,7 @@ def action(
         scope=scope,
         combine=combine,
         cost=cost,
+        writes=writes,
     )
     register_undo(undo)
 
@@ -148,6 +151,7 @@ def agent(
     hooks: Hooked | None = None,
     saves: Any = None,
     after_run: Callable[[Any, str], object] | None = None,
+    workspace: Any = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def agent(fn: Any = None, /, **options: Any) -> Any:
     """Declares a *script*: resumed by running it again from its top, every recorded call answered.
@@ -162,6 +166,8 @@ def agent(fn: Any = None, /, **options: Any) -> Any:
     `saves` is a `perdure.recovery.SavePolicy`: when snapshots are made without the code asking (`docs/snapshots.md`).
     `after_run` is called with the store and the session's id when a run has ended, however it ended, and the session is
     let go: to tell of it, not to go on. An error of it is logged, and changes nothing.
+    `workspace` is a folder whose files roll back with the state: a path, a function of the session that gives one, or
+    a `perdure.workspace.Folder` (`docs/workspace.md`).
     """
     return _declare(fn, "script", options)
 
@@ -182,6 +188,7 @@ def steps(
     hooks: Hooked | None = None,
     saves: Any = None,
     after_run: Callable[[Any, str], object] | None = None,
+    workspace: Any = None,
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def steps(fn: Any = None, /, **options: Any) -> Any:
     """Declares *steps*: a function called again and again until `s.complete(result)`.

@@ -32,7 +32,7 @@ from perdure.session.restored import Restored, restored
 from perdure.session.rules import call as calls
 from perdure.session.rules.children import CANCEL, Kindergarten, Nobody, Spawned, start_of, wait_of
 from perdure.session.rules.points import Core
-from perdure.session.rules.request import Find, ReadAll, StateAt
+from perdure.session.rules.request import Capture, Find, Foresee, ReadAll, StateAt, TakeBack
 from perdure.session.rules.shared import STORE, UNSHARE
 from perdure.session.rules.stateful import States, states_at
 from perdure.session.rules.status import status
@@ -48,12 +48,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
     from perdure.session.declare import Agent
+    from perdure.session.keeping.files import SessionFiles
     from perdure.session.keeping.lease import Keeper
     from perdure.session.keeping.opening import Opened
     from perdure.session.keeping.reentry import Start
     from perdure.session.keeping.snapshot import Reader
     from perdure.session.rules.call import Call, Options
-    from perdure.session.rules.request import Attempt, Draft, Steps
+    from perdure.session.rules.request import Attempt, Draft, Reading, Steps
     from perdure.session.rules.shared import Commons
     from perdure.stores.contract import Lease
     from perdure.stores.observing import Observers
@@ -114,6 +115,9 @@ class Face:
         if declared.hooks is not None and declared.hooks.stateful:
             self._core.states = States(declared.hooks.stateful)
         self._pid, self._lock = os.getpid(), threading.RLock()
+        self._files: SessionFiles | None = None
+        if declared.workspace is not None and self.CORE is Core:
+            self._begin_files(declared.workspace)
         self._closed = False
         self._keyframer = Keyframer(opened)
         self._core.on_point = self._keyframer.add
@@ -143,6 +147,18 @@ class Face:
         core = AutomaticCore(declared.saves, **options)
         core.before_look, core.on_refused = self._sync_typed, self._not_saved
         return core
+
+    def _begin_files(self, given: Any) -> None:
+        """The files of the session are captured from now on."""
+        from perdure.session.keeping.files import SessionFiles
+        from perdure.session.rules.files import Files
+        from perdure.workspace.folder import folder_of
+
+        folder = folder_of(given)
+        self._files = SessionFiles(
+            folder, self._opened.writer, at=lambda: folder.at(self) if callable(folder.at) else folder.at
+        )
+        self._core.files = Files(self._core, conflicts=folder.conflicts)
 
     def _not_saved(self, reason: str, error: Exception) -> None:
         """A snapshot that was due could not be made."""
@@ -380,6 +396,8 @@ class Face:
             try:
                 self.children.leave()
                 self._keyframer.close()
+                if self._files is not None:
+                    self._files.close()
             finally:
                 with self.closing:
                     self._give_back()
@@ -400,7 +418,7 @@ class Face:
                 _log.warning("%s: its typed state cannot be read: %r", self.id, untold)
         return self._core.fail(error, reason=f"{code}: {error}")
 
-    def _read(self, request: Find | ReadAll | StateAt) -> Any:
+    def _read(self, request: Reading) -> Any:
         """What the store says. May take as long as reading takes."""
         match request:
             case Find():
@@ -409,6 +427,10 @@ class Face:
                 return self._opened.reader.entries()
             case StateAt():
                 return snapshot(self._opened.reader, request.seq).all()
+            case Capture() | Foresee() | TakeBack():
+                if self._files is None:
+                    raise AssertionError(f"{self.id} has no workspace, but was asked for {request}")
+                return self._files.answer(request)
 
     def _trying(self, request: Attempt) -> Trying:
         """An attempt that begins now."""

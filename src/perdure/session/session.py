@@ -248,6 +248,7 @@ class Session(Driver):
         self._note_restored()
         self._note_states(begin)
         self._keyframer.entered(begin.snapshot, self._core.parent_point)
+        self._drive(self._core.finish_files())
         self._drive(self._core.finish_undos())
         self._typed = typed_state(self._declared.state, self._core.state)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from perdure.workspace.capture import Incomplete, Workspace
 from perdure.workspace.entry import Entry
+from perdure.workspace.folder import Folder
 from perdure.workspace.place import Place, Shelf
 from perdure.workspace.plan import Plan, Step, plan
 from perdure.workspace.restore import Restored, prove, restore
@@ -17,6 +18,7 @@ from perdure.workspace.walk import Budget
 __all__ = [
     "Budget",
     "Entry",
+    "Folder",
     "Incomplete",
     "Manifest",
     "Place",

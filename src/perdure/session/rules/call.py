@@ -67,6 +67,7 @@ class Options:
     scope: str = SESSION
     combine: Callable[[list[Any]], Any] | None = None
     cost: Callable[[Any], Mapping[str, float]] | None = None
+    writes: bool | None = None
 
     def __post_init__(self) -> None:
         if self.timeout_s is not None and not self.timeout_s > 0:

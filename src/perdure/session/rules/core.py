@@ -7,7 +7,7 @@ is kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from perdure.session.rules.failing import Failing
+    from perdure.session.rules.files import Files
     from perdure.session.rules.stateful import States
     from perdure.state.digest import Digests
 
@@ -89,6 +90,8 @@ class Journal(Doubts):
         self.people, self.children, self.streams = People(self), Starts(self), Streams(self)
         self._asked: dict[int, int] = {}
         self._broken: dict[tuple[Any, ...], Broken] = {}
+        self.files: Files | None = None
+        """The workspace, if the session has one."""
         self.states: States | None = None
         """The states of tools and models, if any has one."""
 
@@ -365,14 +368,14 @@ class Journal(Doubts):
 
     def start(self, call: Call, action: Action | None, *, at_once: bool = True, is_lost: bool = False) -> Steps:
         """The record of a start, or of another attempt. That of `repeatable` rides in the next commit."""
+        files = {} if self.files is None else (yield from self.files.of(call))
         if action is None:
             action = yield from self._first_start(call)
             action.lost = is_lost
-            action.seq = self.put_off(Draft("action_started", started_body(action), self._marks(action)))
+            action.seq = self.put_off(Draft("action_started", started_body(action) | files, self._marks(action)))
         else:
-            self.put_off(
-                Draft("action_started", {"of": action.seq, "attempt": action.attempts + 1}, self._marks(action))
-            )
+            body = {"of": action.seq, "attempt": action.attempts + 1}
+            self.put_off(Draft("action_started", body | files, self._marks(action)))
         if at_once and call.effect != "repeatable":
             yield from self._unless_broken(call, Broken(action), self.commit())
         return self.ledger.actions.get(action.seq, action)
@@ -426,10 +429,15 @@ class Journal(Doubts):
         """The record of how an action ended. Durable on return."""
         failed = None if self.states is None else self.states.failure(self.put_off)
         body = {"started": action.seq, **outcome_body(ended.outcome), "duration_us": duration_us}
-        written = self.commit(Draft("action_finished", body, self._marks(action)))
+        written = self._finished(call, Draft("action_finished", body, self._marks(action)))
         yield from self._unless_broken(call, Broken(action, ended, duration_us), written)
         if failed is not None:
             raise self.leave(failed)
+
+    def _finished(self, call: Call, draft: Draft) -> Steps:
+        """Writes how an action ended, with what the files are after it."""
+        files = {} if self.files is None else (yield from self.files.of(call))
+        yield from self.commit(replace(draft, body=draft.body | files) if files else draft)
 
     def failures_of(self, action: Action) -> int:
         """How often this action has ended with an error so far, over the whole log."""

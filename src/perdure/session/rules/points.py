@@ -32,6 +32,8 @@ from perdure.session.rules.children import starts_elsewhere
 from perdure.session.rules.core import Journal
 from perdure.session.rules.cutting import cut_with_the_run
 from perdure.session.rules.failing import Failing
+from perdure.session.rules.files import named as files_named
+from perdure.session.rules.files import owed
 from perdure.session.rules.flights import Flights
 from perdure.session.rules.inspecting import inspection, inspection_body
 from perdure.session.rules.ledger import Ledger
@@ -97,6 +99,7 @@ class Core(Journal):
         self.inbox.enter()
         self.inbox.heard(start.sent)
         self._passed = [(start.reentry.seq, start.point)]
+        self._began_with = start.reentry, start.tail
         self.failing.enter(start.tail)
         self._begin_state(start.snapshot)
 
@@ -176,6 +179,7 @@ class Core(Journal):
     def _write_point(
         self, changes: Changes, flags: int, *drafts: Draft, name: str | None = None, reason: str | None = None
     ) -> Steps:
+        files = {} if self.files is None else (yield from self.files.now())
         open_there = self._open()
         body = {
             "parent": self.parent_point,
@@ -184,6 +188,7 @@ class Core(Journal):
             "name": name,
             "reason": reason,
             "open": sorted(open_there),
+            **files,
         }
         if self.states is not None:
             self.states.note(self.put_off)
@@ -336,6 +341,9 @@ class Core(Journal):
                     yield from self.settle_doubt(None, action)
         except Suspended as suspended:
             raise self.leave(suspended) from None
+        if self.files is None and any(map(files_named, tip)):
+            raise RefusedError("files belong to this session: open it with its workspace=, so that they go back, too")
+        files = {} if self.files is None else (yield from self.files.back(entries, target))
         yield from self.commit(
             *told,
             rolled_back(
@@ -347,6 +355,7 @@ class Core(Journal):
                 by=by,
                 strategy=strategy,
                 name=branch_name,
+                files=files,
             ),
             *(() if as_recorded or (self.form == "handle" and to != 0) else self._replaced(tip, target, behind=told)),
             taken=taken,
@@ -361,6 +370,13 @@ class Core(Journal):
         first = self.head + len(self._put_off) + len(behind) + 2  # behind what was put off, and the rollback
         now = {entry.seq: seq for seq, entry in enumerate(found, first)}
         return [Draft(e.kind, {**e.body, "parent": now.get(e["parent"], e["parent"])}) for e in found]
+
+    def finish_files(self) -> Steps:
+        """The files as the log says that they are, before any code runs."""
+        if self.files is not None:
+            yield from self.files.finish(*self._began_with)
+        elif owed(self._began_with[1]) is not None:
+            raise RefusedError("files of this session are still to be taken back: open it with its workspace=")
 
     def finish_undos(self) -> Steps:
         """Undos that a recorded rollback still owes; done before any code runs. A fork leaves those of its base."""

@@ -127,6 +127,38 @@ class StateAt:
 
 
 @dataclass(frozen=True, slots=True)
+class Capture:
+    """Answer: the id of a capture of the files as they are now, durable, or why there is none.
+
+    At an `is_opening`, when `known` was the last: that, and the paths that are missing of those.
+    """
+
+    known: bytes | None = None
+    is_opening: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Foresee:
+    """Answer: the paths that somebody else changed, of those that going from one capture to another would change.
+
+    `windows` are the captures before and after each thing that the session did. Raises if it cannot be done.
+    """
+
+    now: bytes
+    to: bytes
+    windows: tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeBack:
+    """Take the files from one capture to another, or finish that. Answer: `workspace.Restored`."""
+
+    now: bytes
+    to: bytes
+    windows: tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The outcome of an attempt, and the live error. `cut_short`: it was cancelled and did not come to its own end."""
 
@@ -136,5 +168,5 @@ class Ended:
 
 
 Waiting: TypeAlias = AwaitCut | AwaitTime | AwaitFlights | AwaitSiblings | AwaitItems
-Reading: TypeAlias = Find | ReadAll | StateAt
+Reading: TypeAlias = Find | ReadAll | StateAt | Capture | Foresee | TakeBack
 Request: TypeAlias = Commit | Attempt | Verify | Waiting | Reading

@@ -6,6 +6,7 @@ It must not know why somebody goes back.
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
@@ -17,7 +18,7 @@ from perdure.session.rules.request import Draft
 from perdure.session.rules.shared import UNSHARE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from perdure.log.action import Action
     from perdure.log.entry import Entry
@@ -47,10 +48,12 @@ def rolled_back(
     by: str,
     strategy: Any,
     name: str | None = None,
+    files: Mapping[str, Any] = MappingProxyType({}),
 ) -> Draft:
     """The record of a rollback that leaves these actions, with the undos that it owes. `name` is that of the branch.
 
-    What a fork has from its base is not its to undo: the session that did it goes on and relies on it.
+    `files` is what it tells of a workspace. What a fork has from its base is not its to undo: the session that did it
+    goes on and relies on it.
     """
     undo = [
         a.seq
@@ -69,6 +72,7 @@ def rolled_back(
         "undo": undo,
         "standing": standing,
         "branch": name,
+        **files,
     }
     there, here = version_at(e for e in tip if e.seq <= target.seq), version_at(tip)
     return Draft("rolled_back", body if there == here else body | {"version": there})
