@@ -91,6 +91,8 @@ def diff(
     output.say(f"{found.before.session} #{found.before.seq} → {found.after.session} #{found.after.seq}")
     for change in found.changes:
         _tell(change)
+    for file in found.files:
+        output.say(one_line(f"{file.what} {file.path}", chars_max=110))
     if not found:
         output.say("no difference")
     tell_absent(found.absent)

@@ -28,7 +28,12 @@ def document(found: Preview) -> dict[str, Any]:
     asked = [{"seq": seq, "prompt": prompt} for seq, prompt in found.asked]
     lists = {name: [asdict(action) for action in getattr(found, name)] for name, _ in _PARTS}
     plain = {"session": found.session, "to": found.to or None, "reentry": found.reentry}
-    return plain | lists | {"asked": asked, "points": list(found.points)}
+    files = {
+        "changes": [asdict(change) for change in found.files.changes],
+        "left": [list(pair) for pair in found.files.left],
+        "missing": found.files.missing or None,
+    }
+    return plain | lists | {"asked": asked, "points": list(found.points), "files": files}
 
 
 def show(found: Preview, *, as_json: bool) -> None:
@@ -54,8 +59,24 @@ def tell(found: Preview) -> None:
     if found.asked:
         output.say("\nwaits for an answer")
         output.table(("seq", "question"), [(seq, one_line(prompt, chars_max=100)) for seq, prompt in found.asked])
+    _tell_files(found)
     if found.points:
         output.say(f"\nrestore points left behind: {', '.join(f'#{seq}' for seq in found.points)}")
+
+
+def _tell_files(found: Preview) -> None:
+    """What would happen to the files."""
+    if found.files.missing:
+        output.say(f"\nit would be refused: the files of that point were not captured: {found.files.missing}")
+    if found.files.changes:
+        output.say("\nfiles, as they were captured last")
+        rows = [
+            (c.what, one_line(c.path, chars_max=90), "changed by others" if c.conflict else "")
+            for c in found.files.changes
+        ]
+        output.table(("what", "path", ""), rows)
+    for path, why in found.files.left:
+        output.say(one_line(f"stays: {path} ({why})", chars_max=110))
 
 
 def is_terminal() -> bool:

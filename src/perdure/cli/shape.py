@@ -166,6 +166,7 @@ def diff(found: Diff) -> dict[str, Any]:
         "to": found.after.seq,
         "changes": [change(c) for c in found.changes],
         "absent": absent(found.absent),
+        "files": [{"path": one.path, "what": one.what} for one in found.files],
     }
 
 

@@ -12,6 +12,7 @@ from perdure import values
 from perdure.errors import DamageError, NoPointError, SessionUnknownError
 from perdure.log import points
 from perdure.log.branch import SNAPSHOTS, Absence, absent
+from perdure.recovery.files import FileChange
 from perdure.session.keeping.opening import summary_of, told
 from perdure.session.keeping.snapshot import Reader, snapshot
 from perdure.state import delta
@@ -77,9 +78,11 @@ class Diff:
     changes: tuple[Change, ...]
     was_known: bool
     absent: tuple[Absence, ...] = ()
+    files: tuple[FileChange, ...] = ()
+    """What differs between the files of the two, if both have a workspace."""
 
     def __bool__(self) -> bool:
-        return bool(self.changes)
+        return bool(self.changes or self.files)
 
 
 def difference(

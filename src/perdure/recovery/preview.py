@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perdure.log import points
 from perdure.log.action import Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point, since_reentry
 from perdure.log.entry import Entry
+from perdure.recovery.files import FilesBack
 from perdure.session.rules import call as calls
 from perdure.session.rules.undoing import rolled_back
 
@@ -36,7 +37,8 @@ class Preview:
     from the top. Of the actions recorded since then `answered` are answered from the log, `again` run again if the code
     calls them, and `doubt` must be decided first, by their `verify` or a person. `undone` are undone before any code
     runs, the last first; `standing` are effects that a rollback leaves as they are. `asked` are the questions without
-    an answer (record, prompt), `points` the restore points that would be left behind.
+    an answer (record, prompt), `points` the restore points that would be left behind, `files` what would be done about
+    the workspace.
     """
 
     session: str
@@ -49,6 +51,7 @@ class Preview:
     standing: tuple[Foreseen, ...]
     asked: tuple[tuple[int, str], ...]
     points: tuple[int, ...]
+    files: FilesBack = field(default_factory=FilesBack)
 
 
 def of_resume(session: str, entries: list[Entry], *, seam: int) -> Preview:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure import limits
@@ -66,11 +67,14 @@ class Branching:
         before `to`. Of such neighbours only the delta is read, and `was` of a change is known only if it is asked for.
         True if anything differs. Raises `NoPointError`, `DamageError`.
         """
+        from perdure.recovery import files
         from perdure.recovery.difference import difference
 
         other = check_session_id(session if other is None else other)
         with restore.offered(self.backend, check_session_id(session)):
-            return difference(self.backend, session, at, other=other, to=to, was=was)
+            found = difference(self.backend, session, at, other=other, to=to, was=was)
+            here, there = Reader(self.backend, session), Reader(self.backend, other)
+            return replace(found, files=files.between(here, found.before.seq, there, found.after.seq))
 
     def absent(self, session: str, at: int) -> tuple[Absence, ...]:
         """What could not be stored and is missing from this snapshot; of one that code goes on from never anything."""
@@ -102,10 +106,11 @@ class Branching:
 
         Raises `NoPointError`, `DamageError`.
         """
-        from perdure.recovery import preview
+        from perdure.recovery import files, preview
 
         entries = self._entries(session)
-        return preview.of_rollback(session, entries, to, seam=seam_of(self.backend.head(session).bases))
+        found = preview.of_rollback(session, entries, to, seam=seam_of(self.backend.head(session).bases))
+        return replace(found, files=files.back(Reader(self.backend, session), entries, to))
 
     def follow(self, session: str, *, after: int = 0, stop: threading.Event | None = None) -> Iterator[Entry]:
         """The records after this number, and then each new one as it comes, from whatever process, verified.

@@ -46,6 +46,11 @@ class Entry(NamedTuple):
         return self.kind, self.mode, self.size, self.content, self.detail if self.kind == LINK else ""
 
 
+def shown(path: str) -> str:
+    """A path for people: bytes that are no UTF-8 are escaped."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
 def alike(one: Entry | None, other: Entry | None) -> bool:
     """Whether these are the same to whoever restores; None: nothing is there."""
     if one is None or other is None:

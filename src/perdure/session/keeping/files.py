@@ -12,6 +12,7 @@ from perdure import workspace
 from perdure.errors import WorkspaceError
 from perdure.session.rules.request import Capture, Foresee, TakeBack
 from perdure.workspace import Folder, Incomplete, Manifest, Workspace
+from perdure.workspace.entry import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -91,7 +92,7 @@ class SessionFiles:
         try:
             found = self._there().capture()
         except WorkspaceError as error:
-            return str(error)
+            return shown(str(error))
         return found.id if isinstance(found, Manifest) else found.reason
 
     def _plan(self, now: bytes, to: bytes, windows: tuple[tuple[bytes, bytes], ...]) -> Plan:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure.errors import RefusedError, WorkspaceError
 from perdure.log.branch import branch
 from perdure.session.rules.request import Capture, Draft, Foresee, Steps, TakeBack
+from perdure.workspace.entry import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,7 +102,7 @@ class Files:
     def back(self, entries: list[Entry], target: Entry) -> Steps:
         """The field of a rollback: the captures before it and at its target. Raises while nothing is changed."""
         tip = branch(entries)
-        to = _at(tip, target)
+        to = captured_at(tip, target)
         now = yield Capture()
         if not isinstance(now, bytes):
             raise WorkspaceError(f"the files cannot be captured, so nothing is taken back: {now}")
@@ -115,9 +116,10 @@ class Files:
         conflicts = yield Foresee(now, to, windows(entry for entry in tip if entry.seq > target.seq))
         if conflicts and self._conflicts == "refuse":
             more = f" and {len(conflicts) - SHOWN} more" if len(conflicts) > SHOWN else ""
+            paths = ", ".join(map(shown, conflicts[:SHOWN])) + more
             raise WorkspaceError(
-                f"somebody else changed {', '.join(conflicts[:SHOWN])}{more} since record {target.seq}; nothing is "
-                "changed. Put it elsewhere, or declare the workspace with conflicts='keep'"
+                f"somebody else changed {paths} since record {target.seq}; nothing is changed. Put it elsewhere, or "
+                "declare the workspace with conflicts='keep'"
             )
         return {"files": [now, to]}
 
@@ -132,13 +134,13 @@ class Files:
             e["started"] for e in tail if e.kind == "action_finished"
         }
         if known is None or now != known or cut_off:
-            missing = () if cut_off else missing  # what was cut off may have removed them
+            missing = [] if cut_off else [*map(shown, missing)]  # what was cut off may have removed them
             if missing:
                 _log.warning(
                     "files of the workspace are missing since the session was here last: %s", ", ".join(missing[:SHOWN])
                 )
             yield from self._core.commit(
-                Draft("note", {"topic": TOPIC, "files": now, "why": "opened", "missing": list(missing), "kept": []})
+                Draft("note", {"topic": TOPIC, "files": now, "why": "opened", "missing": missing, "kept": []})
             )
 
     def _take_back(self, rollback: Entry) -> Steps:
@@ -147,15 +149,15 @@ class Files:
         now, to = rollback["files"]
         done = yield TakeBack(now, to, windows(tip))
         for path, name in done.kept:
-            _log.warning("%s was changed by somebody else: it is %s now", path, name)
+            _log.warning("%s was changed by somebody else: it is %s now", shown(path), shown(name))
         after = yield Capture()
-        kept = [list(pair) for pair in done.kept]
+        kept = [[*map(shown, pair)] for pair in done.kept]
         yield from self._core.commit(
             Draft("note", {"topic": TOPIC, "files": after, "why": "taken back", "missing": [], "kept": kept})
         )
 
 
-def _at(tip: list[Entry], target: Entry) -> Any:
+def captured_at(tip: list[Entry], target: Entry) -> Any:
     """The capture of a point, or why there is none; None for one of a time without a workspace."""
     if "files" in target.body:
         return target["files"][1] if target.kind == "rolled_back" else target["files"]
