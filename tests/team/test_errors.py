@@ -17,6 +17,7 @@ from tests.team import benches
 from tests.team.benches import MODES, four, playing, two
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
+pytestmark = pytest.mark.timeout(3600 if FULL else 120)
 PARTS = ("team", "roles", "memories", "messages", "history")
 
 

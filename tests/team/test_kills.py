@@ -20,6 +20,7 @@ from tests.crash import outside
 from tests.team.benches import MODES, four, playing, two
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
+pytestmark = pytest.mark.timeout(3600 if FULL else 120)
 
 
 def crash(team: Any, mode: str, **options: Any) -> Report:
@@ -30,7 +31,7 @@ def crash(team: Any, mode: str, **options: Any) -> Report:
 @pytest.mark.storm
 @pytest.mark.parametrize("mode", MODES)
 def test_two_killed_anywhere_go_on(mode: str) -> None:
-    report = crash(two, mode, points=None if FULL else ["effect.after"], pairs=60 if FULL else 2)
+    report = crash(two, mode, points=None if FULL else ["effect.after"], pairs=40 if FULL else 2)
     assert report.killed["effect.after"] >= report.reached["effect.after"] > 12
 
 
@@ -38,7 +39,7 @@ def test_two_killed_anywhere_go_on(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES if FULL else ["react"])
 def test_four_killed_anywhere_go_on(mode: str) -> None:
     """Three of them work beside each other, so a life may come to an instant in another role."""
-    report = crash(four, mode, points=None if FULL else ["effect.before"], pairs=100 if FULL else 2)
+    report = crash(four, mode, points=None if FULL else ["effect.before"], pairs=40 if FULL else 2)
     assert report.lives > 30
 
 

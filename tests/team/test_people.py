@@ -17,6 +17,9 @@ from perdure.testing.lives import forked
 from tests.crash import outside
 from tests.crash.outside import happens
 
+FULL = os.environ.get("PERDURE_STORM") == "full"
+pytestmark = pytest.mark.timeout(3600 if FULL else 120)
+
 
 @perdure.action()
 async def mail(text: str) -> str:
@@ -120,14 +123,13 @@ def test_killed_between_question_and_answer_it_goes_on(store: perdure.AgentStore
 
 @pytest.mark.storm
 def test_killed_anywhere_people_are_asked_once() -> None:
-    full = os.environ.get("PERDURE_STORM") == "full"
     report = crash_everywhere(
         team,
         input="go",
         answers={"judge go": lambda *_: "good", "name good": lambda *_: "Bo"},
         effects=outside.effects,
         fresh=outside.clear,
-        points=None if full else ["append.inside"],
-        pairs=20 if full else 1,
+        points=None if FULL else ["append.inside"],
+        pairs=20 if FULL else 1,
     )
     assert report.killed["append.inside"] > 8

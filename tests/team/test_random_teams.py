@@ -19,6 +19,7 @@ from perdure.testing.lives import forked
 KINDS = ("K0", "K1", "K2", "K3")
 IDEA = "Idea"
 FULL = os.environ.get("PERDURE_STORM") == "full"
+pytestmark = pytest.mark.timeout(3600 if FULL else 120)
 
 faults: dict[int, str] = {}
 """What happens at which of the actions of a process, counted from 0: it fails, or the process is killed."""

@@ -16,6 +16,7 @@ from perdure import values
 
 ROOT = Path(__file__).parents[2]
 FULL = os.environ.get("PERDURE_STORM") == "full"
+pytestmark = pytest.mark.timeout(3600 if FULL else 120)
 INSTANTS = {"two": 14, "four": 28}
 INT, TERM = signal.SIGINT, signal.SIGTERM
 

@@ -106,10 +106,11 @@ class Memory(BaseModel):
             self._append(message)
 
     def _append(self, message: Message) -> None:
-        self._keys.add(self._key(message))
-        self._ids = chained(self._ids, (message.id,))
-        self._storage.append(message)
-        self._index.setdefault(message.cause_by, []).append(message)
+        held: dict[str, Any] = self.__pydantic_private__ or {}  # one look: pydantic makes each of them slow
+        held["_keys"].add(self._key(message))
+        held["_ids"] = chained(held["_ids"], (message.id,))
+        held["_storage"].append(message)
+        held["_index"].setdefault(message.cause_by, []).append(message)
 
     def add_batch(self, messages: Iterable[Message]) -> None:
         """Adds each of them, in order."""
