@@ -117,7 +117,8 @@ class FixCode(Action):
     async def run(self, history: Sequence[Message]) -> str:
         """From a report of the tests to files that pass."""
         report = newest(history, RunTests)
-        there = "\n".join(f"--- {path.name}\n{path.read_text()}" for path in sorted(workspace().glob("*.py")))
+        sources = await read_sources(workspace())
+        there = "\n".join(f"--- {path}\n{text}" for path, text in sources.items())
         asked = f"The tests of this program fail:\n{report}\n\n{there}\nWrite each file that must change, whole."
         return await written(await self.ask(asked, list[Source]))
 
@@ -143,6 +144,12 @@ class RunTests(Action):
         content = f"{said}: {report.splitlines()[-1]}" + ("" if passed else f"\n\n{report}")
         to = {} if passed else {"send_to": Engineer}
         return Message(content=content, cause_by=RunTests, sent_from="Tester", **to)
+
+
+@perdure.action(effect="repeatable", ignore=("folder",))
+async def read_sources(folder: Path) -> dict[str, str]:
+    """The program as it is. Recorded: FixCode, cut off after its first file, must not read what it wrote itself."""
+    return await asyncio.to_thread(sources_in, folder)
 
 
 @perdure.action(effect="repeatable", ignore=("folder",))
@@ -245,6 +252,11 @@ def team() -> Team:
 
 
 # Small things.
+
+
+def sources_in(folder: Path) -> dict[str, str]:
+    """The texts of the Python files there."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
 
 
 async def written(sources: Sequence[Source]) -> str:
