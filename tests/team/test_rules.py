@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 import perdure
+from perdure import values
 from perdure.errors import BudgetError, HeldError, InvalidOutputError, RefusedError
 from perdure.models import ScriptedModel
 from perdure.team import Action, Message, Role, Team, UserRequirement, agent, stored
@@ -121,6 +122,27 @@ def test_a_join_of_three_that_come_one_after_the_other_fires_once_with_three() -
         agent(team), input="go", effects=outside.effects, fresh=outside.clear, points=["effect.after"]
     )
     assert report.killed["effect.after"] > 12
+
+
+class Deaf(Role):
+    """Takes what comes, and nothing of it concerns it."""
+
+    async def _observe(self) -> int:
+        await super()._observe()
+        return 0
+
+
+class Whisper(Say):
+    async def run(self, history: list[Message]) -> Message:
+        return Message(await super().run(history), cause_by=Whisper, send_to={"B"})
+
+
+def test_a_role_takes_a_turn_when_something_came_and_not_for_what_it_left(store: perdure.AgentStore) -> None:
+    """Also one whose own code leaves news unanswered: a process that goes on would not know of them."""
+    deaf = role("Deaf", First, UserRequirement, kind=Deaf)
+    play(store, deaf, role("A", Whisper, UserRequirement), role("B", Last, Whisper))
+    rounds = [e["args"]["round"] for e in store.log("team") if e.kind == "action_started" and e["name"] == "Deaf"]
+    assert [values.decode(each) for each in rounds] == [1, 3]
 
 
 class Listener(Role):
