@@ -43,7 +43,7 @@ def test_what_cannot_be_forked_is_told(waiting: Cli) -> None:
 def test_a_difference_is_shown_and_promised(waiting: Cli) -> None:
     points = [p["seq"] for p in waiting.json("show", "w")["points"]]
     found = waiting.json("diff", "w", str(points[0]), "sent")
-    assert {"session", "at", "other", "to", "changes", "absent"} == set(found) == set(promised("diff"))
+    assert {"session", "at", "other", "to", "changes", "absent", "files"} == set(found) == set(promised("diff"))
     assert found["changes"] == []
     assert waiting("diff", "w", str(points[0]), "sent")[1].splitlines()[1] == "no difference"
     whole = waiting.json("diff", "w", "1", str(points[0]))

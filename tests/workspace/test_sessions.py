@@ -152,6 +152,33 @@ def test_files_do_not_stay_behind_when_the_workspace_is_not_declared(store, root
         s.rollback(point)
 
 
+def test_a_session_without_a_lease_has_no_workspace(store, root: Path) -> None:
+    with pytest.raises(RefusedError, match="one writer at a time"):
+        store.session("s", workspace=root, optimistic=True)
+    with store.session("s") as s:
+        s.state["a"] = 1
+
+
+def test_a_preview_and_a_difference_tell_of_files(store, root: Path) -> None:
+    with store.session("s", workspace=root) as s:
+        s.call(write, f"{root}/a", "one")
+        first = s.checkpoint("first")
+        s.call(shell, str(root), "echo two >a; echo b >b; rm theirs; chmod 755 .")
+        last = s.save()
+        (root / "theirs").write_text("theirs")
+        (root / "b").write_text("by hand")
+        s.save()
+        s.call(shell, str(root), "true")
+        s.save()
+    found = store.preview_rollback("s", first).files
+    assert [(one.path, one.what, one.conflict) for one in found.changes] == [
+        ("a", "write", False),
+        ("b", "delete", True),
+    ]
+    diff = store.diff("s", first, to=last)
+    assert [(one.path, one.what) for one in diff.files] == [("a", "write"), ("b", "write"), ("theirs", "delete")]
+
+
 async def _agent(root: Path):
     @perdure.agent(workspace=root)
     async def agent(s):

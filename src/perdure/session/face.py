@@ -149,7 +149,14 @@ class Face:
         return core
 
     def _begin_files(self, given: Any) -> None:
-        """The files of the session are captured from now on."""
+        """The files of the session are captured from now on. Raises `RefusedError` without a lease.
+
+        What was captured and is not named by a record yet could be collected, if nobody held the session.
+        """
+        if self._opened.writer.is_shared:
+            raise RefusedError(
+                f"{self.id}: a workspace is for one writer at a time; open the session without optimistic"
+            )
         from perdure.session.keeping.files import SessionFiles
         from perdure.session.rules.files import Files
         from perdure.workspace.folder import folder_of
