@@ -70,7 +70,7 @@ def test_a_build_that_journals_no_actions_is_caught(monkeypatch: pytest.MonkeyPa
         return await run(action, *args, **kwargs)
 
     monkeypatch.setattr(Turn, "perform", perform)
-    caught("the effect 'Build' happened [23] times, unharmed 1 times")
+    caught("the effect 'Build' happened [2-9] times, unharmed 1 times")
 
 
 def test_a_build_that_publishes_the_idea_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +121,16 @@ def test_a_build_whose_ids_shift_when_an_action_is_answered_is_caught(monkeypatc
 
 
 def test_a_build_that_forgets_what_finished_actions_spent_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    dump = Tally.dump
-    monkeypatch.setattr(Tally, "dump", lambda tally: {k: v for k, v in dump(tally).items() if k != "spent"})
+    dump, load, here = Tally.dump, Tally.load, list[dict[str, Any]]()
+
+    def noted(tally: Tally) -> dict[str, Any]:
+        here.append(found := dump(tally))
+        return found
+
+    def forgetful(told: dict[str, Any]) -> Tally:
+        brought = {name: told[name] for name in ("spent", "files", "published") if name in told}
+        return load(told if brought in here else {**told, "spent": {}})
+
+    monkeypatch.setattr(Tally, "dump", noted)
+    monkeypatch.setattr(Tally, "load", forgetful)
     caught(r"state\['team'\]", mode="react")
