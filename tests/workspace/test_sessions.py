@@ -11,6 +11,7 @@ import pytest
 import perdure
 from perdure.errors import RefusedError, WorkspaceError
 from perdure.session.rules import files as rules
+from perdure.stores.keys import new_key
 from perdure.workspace import Budget, Folder
 from tests.workspace.trees import told
 
@@ -177,6 +178,40 @@ def test_a_preview_and_a_difference_tell_of_files(store, root: Path) -> None:
     ]
     diff = store.diff("s", first, to=last)
     assert [(one.path, one.what) for one in diff.files] == [("a", "write"), ("b", "write"), ("theirs", "delete")]
+
+
+def test_a_sealed_store_has_neither_names_nor_content_in_clear(tmp_path: Path, root: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with perdure.open(f"file:{tmp_path}/sealed", keys=new_key()) as store:
+        with store.session("s", workspace=root) as s:
+            s.call(write, f"{root}/plainly-named", "content " * 20)
+            point, was = s.checkpoint("p"), told(root)
+            s.call(shell, str(root), "rm plainly-named")
+        assert list(store.rekey(data=True))
+        assert store.verify("s", read_data=True).ok
+        with store.session("s", workspace=root) as s:
+            s.rollback(point)
+            assert told(root) == was
+        kept = [
+            path.read_bytes() for top in ("sealed", "cache") for path in (tmp_path / top).rglob("*") if path.is_file()
+        ]
+        assert kept
+        assert not any(word in data for data in kept for word in (b"plainly-named", b"content content"))
+        store.erase("s")
+    assert not list((tmp_path / "sealed").rglob("*.chunk"))
+
+
+def test_a_fork_has_the_captures_of_its_base(store, root: Path) -> None:
+    with store.session("s", workspace=root) as s:
+        s.call(write, f"{root}/a", "one")
+        point, was = s.checkpoint("p"), told(root)
+        s.call(write, f"{root}/a", "two")
+    store.fork("s", at=point, into="f")
+    store.gc("s", keep_last=1, dry_run=False)
+    assert store.verify("f", read_data=True).ok
+    with store.session("f", workspace=Folder(root, conflicts="keep")) as s:
+        s.rollback(point)
+    assert {path: thing for path, thing in told(root).items() if "kept" not in path} == was
 
 
 async def _agent(root: Path):

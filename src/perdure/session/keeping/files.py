@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from perdure.session.keeping.writer import Writer
+    from perdure.stores.contract import Store
     from perdure.workspace import Plan
 
 
@@ -111,7 +112,7 @@ class SessionFiles:
                 self._place,
                 _without_store(self._folder.rules, self._writer.store.url, root),
                 self._folder.budget,
-                index_path=_index_path(self._writer.store.url, self._writer.session),
+                index_path=_index_path(self._writer.store, self._writer.session),
                 base=last or self._base,
             )
         return self._workspace
@@ -127,10 +128,17 @@ def _without_store(rules: workspace.Rules, url: str, root: Path) -> workspace.Ru
     return workspace.Rules((*rules.exclude, name, f"{name}-*"), rules.include, rules.signs, rules.file_bytes_max)
 
 
-def _index_path(url: str, session: str) -> Path | None:
-    """Where the index is kept: in the user's cache; None if there is none."""
+def _index_path(store: Store, session: str) -> Path | None:
+    """Where the index is kept: in the user's cache. None if there is none; names of a sealed store stay in there."""
+    if store.keys is not None:
+        return None
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
         return None
-    return cache / "perdure" / "workspaces" / sha256(f"{url}\0{session}".encode("utf-8", "surrogatepass")).hexdigest()
+    return (
+        cache
+        / "perdure"
+        / "workspaces"
+        / sha256(f"{store.url}\0{session}".encode("utf-8", "surrogatepass")).hexdigest()
+    )
