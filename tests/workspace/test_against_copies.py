@@ -16,6 +16,7 @@ from perdure.workspace import Manifest, Shelf, Workspace, entries_of, load, plan
 from perdure.workspace.entry import SKIPPED
 from tests.workspace.trees import CHANGES, PATHS, Told, change, told
 
+EXAMPLES = 2000 if os.environ.get("PERDURE_STORM") == "full" else 60
 PLACES = st.integers(0, len(PATHS) - 1)
 CHANGE = st.tuples(st.sampled_from(CHANGES), PLACES, PLACES, st.integers(0, 255))
 STEP = st.one_of(CHANGE, CHANGE, CHANGE, st.just(("capture",)), st.tuples(st.just("back"), st.integers(0, 20)))
@@ -44,7 +45,7 @@ def again(workspace: Workspace, shelf: Shelf, root: Path, *, index: Path) -> Wor
     return Workspace(root, shelf, index_path=index)
 
 
-@settings(max_examples=60)
+@settings(max_examples=EXAMPLES)
 @given(st.lists(STEP, min_size=4, max_size=40))
 @example([("write", 3, 0, 1), ("folder", 2, 0, 0), ("write", 3, 0, 1), ("capture",), ("delete", 2, 0, 0), ("back", 0)])
 @example(
@@ -87,7 +88,7 @@ def _as_told(shelf: Shelf, manifest: Manifest) -> Told:
 WHO = st.tuples(st.booleans(), st.lists(CHANGE, max_size=4))
 
 
-@settings(max_examples=60)
+@settings(max_examples=EXAMPLES)
 @given(st.lists(CHANGE, max_size=8), st.lists(WHO, min_size=1, max_size=6))
 @example([("write", 0, 0, 1)], [(True, [("write", 0, 0, 2)]), (False, [("write", 0, 0, 3)])])
 @example([], [(True, [("folder", 2, 0, 0)]), (False, [("write", 3, 0, 3)])])
