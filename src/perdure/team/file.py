@@ -27,6 +27,9 @@ _OURS: Final = "perdure"
 _FORM: Final = "form"
 _DIGEST: Final = "digest"
 
+EDITED: Final = "edited"
+"""In our part, as it is read: true if somebody has said that he changed the file by hand."""
+
 _STALE_S: Final = 3600.0
 """A temporary file that is older than the file by this was left behind by a writer that was killed."""
 
@@ -85,7 +88,7 @@ def dumps(team: TeamFile) -> bytes:
     except MisformedError as error:
         raise UnstorableError(error.path, error.reason) from error
     if team.perdure is not None:
-        value[_OURS] = {_FORM: FORM, **team.perdure}
+        value[_OURS] = {_FORM: FORM, **{key: item for key, item in team.perdure.items() if key != EDITED}}
         value[_OURS][_DIGEST] = _digest(value)
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
@@ -133,7 +136,8 @@ def _taken(team: TeamFile, value: dict[str, Any]) -> TeamFile:
             f"$.{_OURS}.{_DIGEST}",
             "the file is not as it was written. If it was changed by hand and is to be taken so, put null here",
         )
-    return dataclasses.replace(team, perdure={key: item for key, item in ours.items() if key not in (_FORM, _DIGEST)})
+    kept = {key: item for key, item in ours.items() if key not in (_FORM, _DIGEST)}
+    return dataclasses.replace(team, perdure=kept | ({EDITED: True} if ours[_DIGEST] is None else {}))
 
 
 def _digest(value: dict[str, Any]) -> str:

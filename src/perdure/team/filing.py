@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
-import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +20,6 @@ from perdure.recovery.carried import resumed
 from perdure.session.keeping.opening import find
 from perdure.team import file, form, names
 from perdure.team import message as messages
-from perdure.team.kinds import plain
 from perdure.team.role import Role
 from perdure.team.scene import Scene, scene
 from perdure.team.workplace import STORAGE
@@ -161,7 +159,6 @@ def _exact(found: Scene, shown: form.TeamFile) -> dict[str, Any]:
         "messages": None if [each["id"] for each in table] == list(known) else [_named(each, known) for each in table],
         "before": _packed(before),
         "since": _packed(since),
-        "sum": _sum(shown),
     }
 
 
@@ -185,12 +182,6 @@ def _named(message: dict[str, Any], known: Mapping[str, Any]) -> Any:
     return message["id"] if message["id"] in known else message
 
 
-def _sum(shown: form.TeamFile) -> str:
-    """Of what people read: another one means that somebody edited it."""
-    read = {name: value for name, value in plain(shown).items() if name != "perdure"}
-    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
-
-
 def _packed(value: Any) -> str:
     return base64.b64encode(values.seal(values.encode(value), codec=values.DEFAULT)).decode()
 
@@ -203,8 +194,9 @@ def _unpacked(text: Any, what: str) -> Any:
 
 
 def is_exact(shown: form.TeamFile) -> bool:
-    """Whether it holds all that is needed to go on exactly, and what people read of it is as it was written."""
-    return shown.perdure is not None and shown.perdure.get("sum") == _sum(shown)
+    """Whether it holds all that is needed to go on exactly, and nobody has changed it by hand."""
+    block = shown.perdure or {}
+    return "state" in block and not block.get(file.EDITED)
 
 
 def exact(shown: form.TeamFile) -> tuple[dict[str, Any], list[Any], list[Any]]:
