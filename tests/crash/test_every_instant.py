@@ -62,6 +62,7 @@ def test_each_point_is_killed_at_by_some_bench(monkeypatch: pytest.MonkeyPatch) 
 
 
 KEEPING = (
+    "capture.",
     "tier.",
     "purge.",
     "scrub.",

@@ -281,6 +281,7 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Writes the code that is there from now on."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(migration, "_steps", {})
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it would not notice what is written within a second
 
     def write(version: str, more: str = "") -> Any:
         for name in [name for name in sys.modules if name.startswith("perdure_entry")]:
