@@ -605,3 +605,15 @@ def test_every_method_of_a_store_is_there_to_be_awaited():
     # Those of the store itself; `arun` is called `run` there.
     own = {"aio", "arun", "url", "backend", "entry_of", "open_async", "settings", "configured", "ending"}
     assert missing <= own
+
+
+def test_what_is_awaited_takes_what_its_namesake_takes():
+    """But for those that pass on whatever they are given."""
+    lacks = {}
+    for name in [name for name in dir(AsyncStore) if not name.startswith("_")]:
+        there, here = getattr(AsyncStore, name), getattr(AgentStore, name, None)
+        if inspect.isfunction(there) and inspect.isfunction(here):
+            takes = inspect.signature(there).parameters
+            if all(each.kind is not each.VAR_KEYWORD for each in takes.values()):
+                lacks[name] = [each for each in inspect.signature(here).parameters if each not in takes]
+    assert {name: found for name, found in lacks.items() if found} == {"follow": ["stop"]}  # it is cancelled instead

@@ -86,6 +86,22 @@ def test_a_handle_goes_back_with_its_files(store, root: Path) -> None:
     assert store.verify("s", read_data=True).ok
 
 
+def test_so_does_a_handle_of_an_event_loop(store, root: Path) -> None:
+    async def work() -> None:
+        async with store.aio.session("s", workspace=root) as s:
+            await s.call(write, f"{root}/a", "one")
+            s.state["a"] = 1
+            first = await s.save()
+            was = told(root)
+            await s.call(shell, str(root), "echo two >a; echo b >b")
+            s.state["a"] = 2
+            await s.save()
+            assert (await s.rollback(first))["a"] == 1
+            assert told(root) == was
+
+    asyncio.run(work())
+
+
 def test_what_somebody_else_changed_refuses_it_and_nothing_is_changed(store, root: Path) -> None:
     with store.session("s", workspace=root) as s:
         s.call(write, f"{root}/a", "one")

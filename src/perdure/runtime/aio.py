@@ -162,6 +162,7 @@ class AsyncStore(AsyncWatching, AsyncStopping, AsyncJournal):
         restore: RestorePolicy | str | None = None,
         hooks: Hooks | None = None,
         saves: SavePolicy | None = None,
+        workspace: Any = None,
     ) -> AsyncHandle:
         """A handle: `async with store.aio.session("chat-7") as s`. See `AgentStore.session`.
 
@@ -185,6 +186,7 @@ class AsyncStore(AsyncWatching, AsyncStopping, AsyncJournal):
                 restore=restore,
                 hooks=hooks,
                 saves=saves,
+                workspace=workspace,
             )
         )
 

@@ -5,7 +5,6 @@ How the core's requests are answered, in a thread or in an event loop, is for th
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
 import os
@@ -129,8 +128,6 @@ class Face:
         self.restored: Restored | None = None
         """What the restore did with which the session was opened, for the code to see; None on a first run. It tells of
         this process: what a script does must not depend on it."""
-        self.closing = contextlib.ExitStack()
-        """What is let go of when this is closed."""
         self.make_ready: Callable[[], Any] | None = None
         """On a handle with hooks: what calls them, where its code starts again."""
         self._forgotten: weakref.finalize[Any, Any] | None = None
@@ -406,8 +403,7 @@ class Face:
                 if self._files is not None:
                     self._files.close()
             finally:
-                with self.closing:
-                    self._give_back()
+                self._give_back()
 
     def _give_back(self) -> None:
         if self._opened.writer.is_shared:

@@ -39,7 +39,7 @@ async def arrive(s: AsyncSession, team: Team) -> Where:
     recorded = Where.recorded(s.state["team"], since) if "team" in s.state else None
     where = team.where(recorded or Where.given(given_in(s.input), team.workspace_said))
     lock = await in_thread(functools.partial(Lock, where.folder, s.id, store=masked(s.reader.store.url)))
-    s.closing.callback(lock.close)
+    s.until_closed.callback(lock.close)
     if recorded is not None:
         if where != recorded:
             await s.note(MOVED, **where.facts)
