@@ -186,6 +186,21 @@ def test_an_effect_of_the_store_happens_once(agent: Callable[..., Any]) -> None:
     assert report.lives > 5
 
 
+@perdure.action(effect="once", key=lambda who: ("bill", who), scope="store")
+def bill(who: str) -> str:
+    faults.reach("append.after")  # as when another thread has committed, before this one has done anything
+    happens(f"bill {who}")
+    return f"bill for {who}"
+
+
+def test_who_asks_and_who_does_it_are_counted_apart() -> None:
+    """Both calls look alike, and a kill cuts off both."""
+    report = crash_everywhere(
+        lambda s: bill("ada"), effects=outside.effects, fresh=outside.clear, points=["append.after"]
+    )
+    assert report.lives > 5
+
+
 # --- what reaches a whole family --------------------------------------------------------------------------------------
 
 

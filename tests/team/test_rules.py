@@ -179,6 +179,18 @@ def test_subscriptions_and_the_message_that_waits_are_those_of_the_interruption(
 # --- fields ----------------------------------------------------------------------------------------------------------
 
 
+OPEN: list[Any] = []
+"""The file that a holder holds."""
+
+
+@pytest.fixture
+def _a_file() -> Iterator[None]:
+    with Path(__file__).open() as file:
+        OPEN.append(file)
+        yield
+    OPEN.clear()
+
+
 class Holder(Role):
     """Has what can be stored, and what cannot."""
 
@@ -190,7 +202,7 @@ class Holder(Role):
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
         self.set_actions([Touch])
-        self.classes, self.key, self.file = [Say], lambda x: x, Path(__file__).open()  # noqa: SIM115
+        self.classes, self.key, self.file = [Say], lambda x: x, OPEN[-1]
 
     async def _act(self) -> Message:
         self.count += 1
@@ -204,6 +216,7 @@ class Touch(Say):
         return await super().run(history)
 
 
+@pytest.mark.usefixtures("_a_file")
 def test_what_cannot_be_stored_is_named_once_and_the_rest_is_saved(
     store: perdure.AgentStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -222,7 +235,6 @@ def test_what_cannot_be_stored_is_named_once_and_the_rest_is_saved(
     assert holder.key(1) == 1
     assert holder.actions[0].i_context == [1]
     assert {"H.classes", "H.key", "H.file"} <= set(again.unsaved)
-    holder.file.close()
 
 
 class Facts(BaseModel):

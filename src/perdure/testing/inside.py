@@ -323,18 +323,23 @@ def unrecorded(store: AgentStore, drawn: Mapping[str, int]) -> str:
 
 
 def cut_off(notes: list[dict[str, Any]]) -> Counter[str]:
-    """The calls that may have been cut off: those that a killed process was inside of, and the last one that it ended.
+    """How often calls may have been cut off, each attempt counted by itself: one may be inside of another like it.
 
-    Also those that were left because a call inside of them waits for somebody.
+    Cut off are those that a killed process was inside of, the last that each of its threads and tasks had ended, and
+    those that were left because a call inside of them waits for somebody.
     """
     found = Counter(note["call"] for note in notes if note["what"] == "left")
-    for where in {(note["pid"], note["where"]) for note in notes if note["pid"] != os.getpid()}:
-        inside: list[str] = []
-        mine = [note for note in notes if (note["pid"], note["where"]) == where]
-        for note in mine:
-            inside = [*inside, note["call"]] if note["what"] == "entered" else inside[:-1]
-        last = [mine[-1]["call"]] if mine[-1]["what"] != "entered" else []
-        found.update({*inside, *last})
+    for pid in {note["pid"] for note in notes} - {os.getpid()}:
+        inside, last = dict[tuple[Any, ...], str](), dict[str, dict[str, Any]]()
+        for note in (note for note in notes if note["pid"] == pid):
+            which = (note["session"], note["seq"], note["attempt"])
+            if note["what"] == "entered":
+                inside[which] = note["call"]
+            else:
+                inside.pop(which, None)
+            last[note["where"]] = note
+        found.update(inside.values())
+        found.update(note["call"] for note in last.values() if note["what"] in ("returned", "raised"))
     return found
 
 
