@@ -138,6 +138,7 @@ class FailurePolicy:
         kind = failed.course.last.kind if failed.course.last else TOOL_ERROR
         to = self.rollback_to.get(kind, DEPTHS.get(kind, 0))
         if isinstance(to, str):
-            return replace(choice, to=to if any(point.name == to for point in failed.candidates) else 0)
+            known = any(point.name == to for point in (*failed.candidates, *failed.checkpoints))
+            return replace(choice, to=to if known else 0)
         newest = failed.candidates[:-1][deeper - 1 :] if to == -1 else ()
         return replace(choice, to=newest[0].seq if newest else 0)

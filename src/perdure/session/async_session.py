@@ -242,6 +242,11 @@ class AsyncSession(AsyncDriver):
         await self._ready()
         return await self._drive(self._core.inbox.receive(wait_s=wait_s))
 
+    async def has_message(self) -> bool:
+        """Whether `receive` would have one at once, as `Session.has_message` does."""
+        await self._ready()
+        return await self._drive(self._core.inbox.has_message())  # type: ignore[no-any-return]
+
     # --- restore points -----------------------------------------------------------------------------------------------
 
     async def save(self, *, reason: str | None = None) -> int | None:

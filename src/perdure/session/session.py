@@ -198,6 +198,11 @@ class Session(Driver):
         self._ready()
         return self._drive(self._core.inbox.receive(wait_s=wait_s))
 
+    def has_message(self) -> bool:
+        """Whether `receive` would have one at once; a replay is told the same. The session is not idle for asking."""
+        self._ready()
+        return self._drive(self._core.inbox.has_message())  # type: ignore[no-any-return]
+
     # --- restore points -----------------------------------------------------------------------------------------------
 
     def save(self, *, reason: str | None = None) -> int | None:

@@ -22,7 +22,7 @@ from perdure.session.rules.status import status
 from perdure.session.rules.strategy import declared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from perdure.log.action import Action, Outcome
     from perdure.log.entry import Entry
@@ -51,7 +51,8 @@ class Failed:
     """What a policy is told when it is asked.
 
     `form` is script or steps; `strategy` the one that is being tried; `course` how the session has fared so far, the
-    failure last; `candidates` the points of the present branch, the newest first, the re-entry point last.
+    failure last; `candidates` the points of the present branch, the newest first, the re-entry point last;
+    `checkpoints` those before it that have a name, of earlier steps, the newest first.
     """
 
     form: str
@@ -59,6 +60,7 @@ class Failed:
     course: Course
     candidates: tuple[Candidate, ...]
     now_us: int
+    checkpoints: tuple[Candidate, ...] = ()
 
 
 class Policy(Protocol):
@@ -250,7 +252,8 @@ class Failing:
         entries = yield from self._core.whole()
         strategy = self.strategy(course.strategies[-1] if course.strategies else None)
         now_us = now_us or entries[-1].time_us
-        return policy.choose(Failed(self._core.form, strategy, course, tuple(candidates(entries)), now_us))
+        here, before = candidates(entries)
+        return policy.choose(Failed(self._core.form, strategy, course, here, now_us, before))
 
     def _follow(
         self,
@@ -280,23 +283,32 @@ class Failing:
             raise ValueError(f"a policy chooses again, back, next or give up, not {choice.do!r}")
 
 
-def candidates(entries: list[Entry]) -> list[Candidate]:
-    """The points of the present branch that can be gone back to, the newest first, the re-entry point last."""
+def candidates(entries: list[Entry]) -> tuple[tuple[Candidate, ...], tuple[Candidate, ...]]:
+    """The points to go back to on the present branch: from the re-entry point on, and earlier ones with a name.
+
+    The newest of each first; the re-entry point is the last of its own.
+    """
     tip, named = branch(entries), {seq: name for name, seq in points.names(entries).items()}
-    actions = Actions(tip).values()
+    actions = [action for action in Actions(tip).values() if action.undoes is None]
     reentry = next(entry for entry in reversed(tip) if is_reentry(entry))
-    there = [e for e in reversed(tip) if is_restore_point(e) and e.seq > reentry.seq]
-    found = []
-    for point in [*there, reentry]:
-        left = [action for action in actions if action.seq > point.seq and action.undoes is None]
-        standing = [a for a in left if a.effect != "repeatable" and a.standing and not a.undo]
-        undone = sum(a.undo is not None and a.standing for a in left)
-        cost = Counter[str]()
-        for action in left:
-            cost.update((action.outcome and action.outcome.cost) or {})
-        name = named.get(point.seq, "")
-        found.append(Candidate(point.seq, name, len(left), len(standing), undone, dict(cost), point.time_us))
-    return found
+    there = [entry for entry in reversed(tip) if is_restore_point(entry) and entry.seq != reentry.seq]
+    here = [point for point in there if point.seq > reentry.seq]
+    before = [point for point in there if point.seq < reentry.seq and point.seq in named]
+
+    def told(points: Iterable[Entry]) -> tuple[Candidate, ...]:
+        return tuple(_candidate(point, named.get(point.seq, ""), actions) for point in points)
+
+    return told([*here, reentry]), told(before)
+
+
+def _candidate(point: Entry, name: str, actions: list[Action]) -> Candidate:
+    left = [action for action in actions if action.seq > point.seq]
+    standing = [a for a in left if a.effect != "repeatable" and a.standing and not a.undo]
+    undone = sum(a.undo is not None and a.standing for a in left)
+    cost = Counter[str]()
+    for action in left:
+        cost.update((action.outcome and action.outcome.cost) or {})
+    return Candidate(point.seq, name, len(left), len(standing), undone, dict(cost), point.time_us)
 
 
 def _kind(outcome: Outcome) -> str:

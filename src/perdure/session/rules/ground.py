@@ -134,6 +134,8 @@ class Ground:
 
         def inspected(self, asked: Sent) -> Steps: ...  # noqa: D102 - told in Core
 
+        def value(self, kind: str, draw: Callable[[], Any]) -> Any: ...  # noqa: D102 - told in Core
+
         def rollback(  # noqa: D102 - told in Core
             self,
             to: str | int,

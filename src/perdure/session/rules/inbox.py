@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import Idle, InboxEmptyError, NoPointError, Stopped
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from perdure.session.rules.ground import Ground
 
 _log = logging.getLogger("perdure.inbox")
+
+HAS_MESSAGE: Final = "has_message"
+"""The kind of value that tells whether a message was there."""
 
 
 class Inbox:
@@ -152,6 +155,14 @@ class Inbox:
             yield from journal.commit(items.again(entry.body, seq=entry.seq), then=lambda _: _drop(left))
             return values.decode(entry["value"])
         return (yield from self._next(wait_s))
+
+    def has_message(self) -> Steps:
+        """Whether `receive` would have one at once: recorded, so that a replay is told the same."""
+        journal = self._journal
+        journal.refuse_inside("has_message")
+        yield from self.attend()
+        left = yield from self._left_behind()
+        return journal.value(HAS_MESSAGE, lambda: bool(left or self._messages or journal.ledger.messages))
 
     def _next(self, wait_s: float) -> Steps:
         """Takes the next message out of the inbox."""
