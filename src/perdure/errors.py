@@ -75,7 +75,8 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar
 
 
@@ -469,10 +470,11 @@ class ModelFailedError(RecordedError):
 
     `kind` is the name of the class of it in pydantic-ai, `model` who was asked, `status` the HTTP status (None:
     there was none), `retry_after_s` how long the server wants to be left alone (0: it said nothing), `passes` whether
-    the same request may succeed later.
+    the same request may succeed later, `cost` what is known of the cost of a reply that broke off, by unit.
     """
 
     code, exit_status = "model-failed", 96
+    cost: Mapping[str, float] = MappingProxyType({})
 
     def __init__(
         self, kind: str, text: str, *, model: str, status: int | None, retry_after_s: float, passes: bool

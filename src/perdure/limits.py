@@ -329,6 +329,9 @@ PROBLEM_CHARS_MAX: Final = 2000
 SCRIPT_BYTES_MAX: Final = 16 << 20
 """A file of scripted replies."""
 
+SCRIPT_WAIT_S_MAX: Final = 60.0
+"""A scripted reply waits no longer than this, before it and before each piece of it."""
+
 WORKSPACE_PIECE_BYTES: Final = 256 * 1024
 """Files are cut into pieces of this length; shorter ones share a chunk."""
 

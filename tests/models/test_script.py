@@ -205,8 +205,8 @@ def test_a_script_is_a_file(store, tmp_path, name, text):
     [
         ("- {repyl: x}", "reply 1: there is no 'repyl'; there are match, system, role"),
         ("- x\n- 5", "reply 2: it is a text, or a mapping"),
-        ("- {match: a}", "reply 1: it has either a reply or an error"),
-        ("- {reply: a, error: 429}", "reply 1: it has either a reply or an error"),
+        ("- {match: a}", "reply 1: it has either a reply, calls or both, or an error"),
+        ("- {reply: a, error: 429}", "reply 1: it has either a reply, calls or both, or an error"),
         ("- {error: 200}", "error is an HTTP status from 400 to 599, or one of rate limit"),
         ("- {error: [timeout]}", "error is an HTTP status from 400 to 599"),
         ("- {match: '(', reply: a}", "match '(' is no regular expression"),

@@ -9,16 +9,17 @@ from perdure import late
 from perdure.errors import ModelError
 
 if TYPE_CHECKING:
-    from perdure.models.answer import Answer
+    from perdure.models.answer import Answer, ToolCall
     from perdure.models.asking import ask
     from perdure.models.resolving import resolve
     from perdure.models.scripted import ScriptedModel
 
-__all__ = ["Answer", "ScriptedModel", "ask", "resolve"]
+__all__ = ["Answer", "ScriptedModel", "ToolCall", "ask", "resolve"]
 
 _LATE = {
     "Answer": "perdure.models.answer",
     "ScriptedModel": "perdure.models.scripted",
+    "ToolCall": "perdure.models.answer",
     "ask": "perdure.models.asking",
     "resolve": "perdure.models.resolving",
 }

@@ -42,18 +42,19 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True)
 class Output:
-    """What a reply shall be. `adapter` is None for plain text."""
+    """What a reply shall be. `adapter` is None for plain text, in the place of which `tools` may be called."""
 
     name: str
     mode: OutputMode
     adapter: TypeAdapter[Any] | None
     schema: dict[str, Any]
     wrapped: bool
+    tools: tuple[ToolDefinition, ...] = ()
 
     def parameters(self) -> ModelRequestParameters:
         """How a model is asked for it."""
         if self.adapter is None:
-            return ModelRequestParameters()
+            return ModelRequestParameters(function_tools=list(self.tools))
         about = self.schema.get("description")
         return ModelRequestParameters(
             output_mode=self.mode,
@@ -75,15 +76,22 @@ class Output:
     def _read(self, message: ModelResponse) -> Any:
         text = message.text or ""
         if self.adapter is None:
-            if not text.strip():
-                raise UnusableError("The reply has no text.")
-            return text
+            return self._text(text, message)
         call = next((call for call in message.tool_calls if call.tool_name == TOOL), None)
         if call is not None:
             text = call.args if isinstance(call.args, str) else call.args_as_json_str()
         elif message.tool_calls and not text.strip():
             raise UnusableError(f"There is no tool {message.tool_calls[0].tool_name!r}; answer by the tool {TOOL!r}.")
         return self._first_valid(text)
+
+    def _text(self, text: str, message: ModelResponse) -> str:
+        """The text of a reply that may call tools."""
+        calls = message.tool_calls if self.tools else []
+        if not calls and not text.strip():
+            raise UnusableError("The reply has no text.")
+        if message.finish_reason == "length" and any(not call.args for call in calls):
+            raise UnusableError("The reply ends before the arguments of a call.")
+        return text
 
     def _first_valid(self, text: str) -> Any:
         """The first JSON value in a text that is what was asked for; for a text that is none, the text itself."""
@@ -105,8 +113,8 @@ class Output:
         return self.adapter.validate_json(json.dumps(found))
 
 
-def output(wanted: Any) -> Output:
-    """What a reply shall be: of this type. Raises `RefusedError` for one that has no schema.
+def output(wanted: Any, tools: tuple[ToolDefinition, ...] = ()) -> Output:
+    """What a reply shall be: of this type, or a call of `tools`. Raises `RefusedError` for one that has no schema.
 
     `NativeOutput`, `ToolOutput` and `PromptedOutput` of pydantic-ai around a type say how it is asked for.
     """
@@ -119,7 +127,9 @@ def output(wanted: Any) -> Output:
         case ToolOutput():
             mode, wanted = "tool", wanted.output
     if wanted is str:
-        return Output("str", "text", None, {}, wrapped=False)
+        return Output("str", "text", None, {}, wrapped=False, tools=tools)
+    if tools:
+        raise RefusedError("a model that is offered tools replies in text: leave output_type as it is, or offer none")
     name = getattr(wanted, "__name__", str(wanted)) if isinstance(wanted, type) else str(wanted)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(wanted)

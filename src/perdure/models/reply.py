@@ -54,6 +54,12 @@ def recorded(message: ModelResponse, problem: str | None) -> dict[str, Any]:
     }
 
 
+def spent(message: ModelResponse) -> dict[str, float]:
+    """What is known of what a reply cost that broke off, by unit; empty if nothing is."""
+    tokens = message.usage.input_tokens + message.usage.output_tokens
+    return {"tokens": tokens, "usd": _usd(message)} if tokens else {}
+
+
 def cost(told: dict[str, Any]) -> dict[str, float]:
     """What a recorded reply cost, by unit."""
     return {"tokens": told["tokens_in"] + told["tokens_out"], "usd": told["usd"]}

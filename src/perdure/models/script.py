@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,15 +14,26 @@ import yaml
 from perdure import limits
 from perdure.errors import ModelError
 
-_KEYS: Final = ("match", "system", "role", "reply", "error", "tokens", "usd", "repeat")
+_KEYS: Final = ("match", "system", "role", "reply", "error", "tokens", "usd", "repeat", "calls", "wait")
 
 ERRORS: Final = {"rate limit": 429, "overloaded": 529, "server error": 500, "timeout": None, "network": None}
 """Errors that have a name in a script, and their HTTP status; None for those that have none."""
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """One scripted call of a tool; `arguments` are JSON, or a text that is meant to be none."""
+
+    tool: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
-    """One scripted reply. `match` is searched in the prompt, `system` in the system text, `role` in the role's name."""
+    """One scripted reply. `match` is searched in the prompt, `system` in the system text, `role` in the role's name.
+
+    `reply` None: it says nothing beside its `calls`.
+    """
 
     match: re.Pattern[str] | None = None
     system: re.Pattern[str] | None = None
@@ -33,25 +44,31 @@ class Line:
     tokens: tuple[int, int] | None = None
     usd: float | None = None
     repeat: bool = False
+    calls: tuple[Call, ...] = ()
+    wait_s: float = 0.0
 
     @property
     def is_for_some(self) -> bool:
         """Whether it asks for something of the request, so that it goes before those that fit all."""
         return any((self.match, self.system, self.role))
 
-    def fits(self, *, prompt: str, system: str, role: str) -> bool:
-        """Whether it may answer a request."""
+    def fits(self, *, prompt: str, system: str, role: str, tools: Collection[str]) -> bool:
+        """Whether it may answer a request that offers these tools."""
+        if any(call.tool not in tools for call in self.calls):
+            return False
         pairs = ((self.match, prompt), (self.system, system), (self.role, role))
         return all(pattern is None or pattern.search(text) is not None for pattern, text in pairs)
 
     def text(self) -> str:
         """The reply as a text."""
+        if self.reply is None and self.calls:
+            return ""
         return self.reply if isinstance(self.reply, str) else json.dumps(self.reply, ensure_ascii=False)
 
 
-def fitting(lines: Sequence[Line], *, prompt: str, system: str, role: str) -> list[int]:
+def fitting(lines: Sequence[Line], *, prompt: str, system: str, role: str, tools: Collection[str]) -> list[int]:
     """The numbers of the lines that fit a request, in the order in which they are given."""
-    found = [i for i, line in enumerate(lines) if line.fits(prompt=prompt, system=system, role=role)]
+    found = [i for i, line in enumerate(lines) if line.fits(prompt=prompt, system=system, role=role, tools=tools)]
     return sorted(found, key=lambda i: not lines[i].is_for_some)
 
 
@@ -68,8 +85,8 @@ def _line(told: Any, where: str) -> Line:
     unknown = [key for key in told if key not in _KEYS]
     if unknown:
         raise ModelError(f"{where}: there is no {unknown[0]!r}; there are {', '.join(_KEYS)}")
-    if ("reply" in told) == ("error" in told):
-        raise ModelError(f"{where}: it has either a reply or an error")
+    if ("reply" in told or "calls" in told) == ("error" in told):
+        raise ModelError(f"{where}: it has either a reply, calls or both, or an error")
     error, retry_after_s = _error(told.get("error"), where)
     return Line(
         match=_pattern(told, "match", where),
@@ -81,7 +98,30 @@ def _line(told: Any, where: str) -> Line:
         tokens=_tokens(told.get("tokens"), where),
         usd=None if told.get("usd") is None else _number(told["usd"], f"{where}: usd"),
         repeat=bool(told.get("repeat", False)),
+        calls=_calls(told["calls"], f"{where}: calls") if "calls" in told else (),
+        wait_s=_wait_s(told.get("wait", 0), f"{where}: wait"),
     )
+
+
+def _calls(told: Any, where: str) -> tuple[Call, ...]:
+    if not isinstance(told, list) or not told:
+        raise ModelError(f"{where}: it is a list of {{tool: NAME, args: {{…}}}}, not {told!r:.100}")
+    return tuple(_call(one, where) for one in told)
+
+
+def _call(told: Any, where: str) -> Call:
+    match told:
+        case {"tool": str(name), **rest} if not rest.keys() - {"args"}:
+            args = rest.get("args", {})
+            return Call(name, args if isinstance(args, str) else json.dumps(args, ensure_ascii=False))
+    raise ModelError(f"{where}: one is {{tool: NAME, args: {{…}}}}, not {told!r:.100}")
+
+
+def _wait_s(told: Any, where: str) -> float:
+    wait_s = _number(told, where)
+    if wait_s > limits.SCRIPT_WAIT_S_MAX:
+        raise ModelError(f"{where}: it is at most {limits.SCRIPT_WAIT_S_MAX:g} seconds, not {told!r}")
+    return wait_s
 
 
 def _pattern(told: Mapping[str, Any], key: str, where: str) -> re.Pattern[str] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -20,8 +22,6 @@ from pydantic_ai.messages import (
     SystemPromptPart,
     TextPart,
     ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
 )
 from pydantic_ai.models import Model
 from pydantic_ai.usage import RequestUsage
@@ -29,14 +29,17 @@ from pydantic_ai.usage import RequestUsage
 from perdure.errors import ModelError
 from perdure.models import script
 from perdure.models.given import LINE, PLACE, Given, given_in
+from perdure.models.history import newest
+from perdure.models.spelling import Spelling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Collection, Iterable
     from pathlib import Path
 
     from pydantic_ai.messages import ModelMessage
-    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.models import ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.tools import RunContext
 
 SCRIPT: Final = "script:"
 """Before the file of a script, in the name of a model."""
@@ -79,28 +82,53 @@ class ScriptedModel(Model):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """The next reply that fits. Raises `ModelError` when there is none."""
-        model_settings, parameters = self.prepare_request(model_settings, model_request_parameters)
-        said = _said(messages)
-        number = await self._choose(said, _system(messages, parameters))
+        line, reply = await self._next_reply(messages, model_settings, model_request_parameters)
+        await asyncio.sleep(line.wait_s)
+        return reply
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """The next reply that fits, in pieces. Raises `ModelError` when there is none."""
+        del run_context
+        line, reply = await self._next_reply(messages, model_settings, model_request_parameters)
+        yield Spelling(model_request_parameters, reply, line.wait_s)
+
+    async def _next_reply(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, asked: ModelRequestParameters
+    ) -> tuple[script.Line, ModelResponse]:
+        _, parameters = self.prepare_request(settings, asked)
+        said = newest(messages)
+        number = await self._choose(
+            said, _system(messages, parameters), [one.name for one in parameters.function_tools]
+        )
         line = self.lines[number]
         if line.error is not None:
+            await asyncio.sleep(line.wait_s)
             raise _error(line, number, self._name)
-        return self._reply(line, number, said, parameters)
+        return line, self._reply(line, number, said, parameters)
 
-    async def _choose(self, said: str, system: str) -> int:
+    async def _choose(self, said: str, system: str, tools: Collection[str]) -> int:
         place = PLACE.get()
         if place is None:
-            return self._next(said, system, role=(), seq=0, given=self._mine)
+            return self._next(said, system, tools, role=(), seq=0, given=self._mine)
         entries, stack, path = await place.session.so_far()
         given = given_in(place.session, place.model)
         given.take(entries)
         prompt = "\n".join((place.prompt, *place.problems))
-        return self._next(prompt, system, role=path[:-1], seq=stack[-1], given=given)
+        return self._next(prompt, system, tools, role=path[:-1], seq=stack[-1], given=given)
 
-    def _next(self, prompt: str, system: str, *, role: tuple[str, ...], seq: int, given: Given) -> int:
+    def _next(
+        self, prompt: str, system: str, tools: Collection[str], *, role: tuple[str, ...], seq: int, given: Given
+    ) -> int:
         """The number of the line that comes next. It is taken from now on."""
         names = "/".join(role)
-        fitting = script.fitting(self.lines, prompt=prompt, system=system, role=names)
+        fitting = script.fitting(self.lines, prompt=prompt, system=system, role=names, tools=tools)
         used = given.by(role, besides=seq)
         number = next((i for i in fitting if self.lines[i].repeat or i not in used), None)
         if number is None:
@@ -118,12 +146,22 @@ class ScriptedModel(Model):
 
     def _reply(self, line: script.Line, number: int, said: str, parameters: ModelRequestParameters) -> ModelResponse:
         text = line.text()
-        tokens = line.tokens or (len(said) // _CHARS_PER_TOKEN, len(text) // _CHARS_PER_TOKEN)
+        out = len(text) + sum(len(call.arguments) for call in line.calls)
+        tokens = line.tokens or (len(said) // _CHARS_PER_TOKEN, out // _CHARS_PER_TOKEN)
         by_tool = parameters.output_tools and isinstance(line.reply, dict)
-        return ModelResponse(
-            [ToolCallPart(parameters.output_tools[0].name, text, tool_call_id=f"{LINE}_{number}")]
+        calls = (
+            [(parameters.output_tools[0].name, text)]
             if by_tool
-            else [TextPart(text)],
+            else [(call.tool, call.arguments) for call in line.calls]
+        )
+        return ModelResponse(
+            [
+                *([] if by_tool or (line.calls and not text) else [TextPart(text)]),
+                *(
+                    ToolCallPart(*call, tool_call_id=f"{LINE}_{number}{f'_{at}' if at else ''}")
+                    for at, call in enumerate(calls)
+                ),
+            ],
             usage=RequestUsage(
                 input_tokens=tokens[0],
                 output_tokens=tokens[1],
@@ -133,13 +171,6 @@ class ScriptedModel(Model):
             provider_name=self.system,
             provider_details={LINE: number},
         )
-
-
-def _said(messages: list[ModelMessage]) -> str:
-    """What the newest request says: the prompt, or what tools gave."""
-    request = next((one for one in reversed(messages) if isinstance(one, ModelRequest)), ModelRequest([]))
-    parts = (part for part in request.parts if isinstance(part, UserPromptPart | ToolReturnPart))
-    return "\n".join(str(part.content) for part in parts)
 
 
 def _system(messages: list[ModelMessage], parameters: ModelRequestParameters) -> str:

@@ -14,12 +14,14 @@ from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedMode
 
 from perdure import limits
 from perdure.errors import InvalidOutputError, ModelError, ModelFailedError
+from perdure.models import offered, streaming
 from perdure.models import reply as replies
 from perdure.models.given import Place, given_by, within
 from perdure.models.holding import held
 from perdure.models.output import UnusableError
 from perdure.models.resolving import name_of
 from perdure.recovery import error_kinds
+from perdure.stores.observing import Spoken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +45,10 @@ _HOW: Final = frozenset({_RETRIES, "timeout", "request_timeout", "first_event_ti
 
 @dataclass(frozen=True)
 class Sending:
-    """What a request needs and the log does not: whom to ask, the messages. `is_last`: no other follows a bad reply."""
+    """What a request needs and the log does not: whom to ask, the messages. `is_last`: no other follows a bad reply.
+
+    `is_streamed`: who looks on is told the text as it comes.
+    """
 
     session: AsyncSession
     model: str | Model
@@ -51,12 +56,14 @@ class Sending:
     output: Output
     settings: Mapping[str, Any]
     is_last: bool
+    is_streamed: bool = False
 
     def recorded(self) -> dict[str, Any]:
         """The arguments that are recorded, by name."""
         told = {"model": name_of(self.model), **self.talk.recorded()}
         what = {k: sorted(v) if k in _NAMES_ONLY else v for k, v in self.settings.items() if k not in _HOW}
         told |= {"settings": what} if what else {}
+        told |= {"tools": tools} if (tools := offered.recorded(self.output.tools)) else {}
         return told | ({"output": self.output.name} if self.output.adapter is not None else {})
 
     async def ask(self, prompt: str) -> ModelResponse:
@@ -64,14 +71,24 @@ class Sending:
         model = await held(self.session, self.model)
         own = {} if _RETRIES in getattr(model, "unsupported_settings", ()) else {_RETRIES: 0}
         settings = cast("ModelSettings", {k: v for k, v in self.settings.items() if k != _RETRIES} | own)
-        place = Place(self.session, name_of(self.model), prompt, tuple(r.problem or "" for r in self.talk.unusable))
-        with within(place):
-            return await model_request(
-                model,
-                self.talk.messages(prompt),
-                model_settings=settings,
-                model_request_parameters=self.output.parameters(),
-            )
+        problems = tuple(reply.problem or "" for reply in self.talk.unusable)
+        messages, parameters = self.talk.messages(prompt), self.output.parameters()
+        with within(Place(self.session, name_of(self.model), self.talk.asked(prompt), problems)):
+            if self.is_streamed and streaming.can_stream(model):
+                found = await streaming.model_spoken(
+                    model, messages, say=self._say, model_settings=settings, model_request_parameters=parameters
+                )
+            else:
+                found = await model_request(
+                    model, messages, model_settings=settings, model_request_parameters=parameters
+                )
+                if self.is_streamed and found.text:
+                    self._say(found.text)
+        return offered.with_ids(found, messages)
+
+    def _say(self, text: str) -> None:
+        if (observers := self.session.observers) is not None:
+            observers.tell(Spoken(self.session.id, self.session.inside[-1], text))
 
 
 async def send(*, sending: Sending, model: str, prompt: Any, **_: Any) -> dict[str, Any]:
@@ -127,6 +144,8 @@ def failed(model: str, error: ModelAPIError | UnexpectedModelBehavior) -> ModelF
         retry_after_s=min(asked_s, limits.RETRY_AFTER_S_MAX),
         passes=_passes(error),
     )
+    if cost := getattr(error, "cost", None):
+        told.cost = cost
     return given_by(told, getattr(error, "body", None))
 
 

@@ -1,32 +1,24 @@
-"""What is said to a model: as messages, and as it is recorded, where a long history is not copied into each request."""
+"""What is said to a model: as it is sent, and as it is recorded. A long history is not copied into each record."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic_ai.messages import (
-    ModelRequest,
-    ModelResponse,
-    SystemPromptPart,
-    TextPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
+from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_core import to_json
 
 from perdure import limits
 from perdure.errors import RefusedError
+from perdure.models import history as histories
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pydantic_ai.messages import ModelMessage, ModelRequestPart
 
     from perdure.models.reply import Reply
-
-Said: TypeAlias = "ModelMessage | Mapping[str, Any]"
-"""One message of a history: of pydantic-ai, or a mapping with `role` (user, assistant, system) and `content`."""
 
 _TOLD: Final = ("part_kind", "content", "tool_name", "tool_call_id", "args")
 """What a history is recognised by, of each part: what the model is told. Times and the like differ when made again."""
@@ -41,13 +33,28 @@ class Talk:
     prompt: str
     unusable: tuple[Reply, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self.prompt and not histories.asks(self.history):
+            raise RefusedError("the prompt is empty, and the history does not end with a message of the user or a tool")
+
     def messages(self, prompt: str) -> list[ModelMessage]:
-        """All of it, to be sent; with this prompt in the place of its own."""
-        said: list[ModelMessage] = [*self.history, ModelRequest([UserPromptPart(prompt)])]
+        """All of it, to be sent; with this prompt in the place of its own. Raises `RefusedError` for open calls."""
+        said = self._question(prompt)
         for reply in self.unusable:
             said += [reply.message, ModelRequest(list(_shown(reply)))]
-        said[-1].instructions = self.system or None  # type: ignore[union-attr]
+        said = histories.joined(said)
+        histories.check(said)
+        last = said[-1]
+        assert isinstance(last, ModelRequest)  # noqa: S101 - a prompt, what was asked before, or a problem
+        said[-1] = replace(last, instructions=self.system or (None if prompt else last.instructions))
         return said
+
+    def asked(self, prompt: str) -> str:
+        """What the model is asked: the prompt, or without one what the history ends with."""
+        return prompt or histories.newest(self.history)
+
+    def _question(self, prompt: str) -> list[ModelMessage]:
+        return [*self.history, *([ModelRequest([UserPromptPart(prompt)])] if prompt else [])]
 
     def recorded(self) -> dict[str, Any]:
         """What is recorded of it, by the name of the argument; what it does not have is left out."""
@@ -58,27 +65,6 @@ class Talk:
             "problems": [reply.problem for reply in self.unusable],
         }
         return {name: value for name, value in told.items() if value or name == "prompt"}
-
-
-def messages(history: Sequence[Said]) -> tuple[ModelMessage, ...]:
-    """The messages of a history. Raises `RefusedError` for what is none."""
-    return tuple(_message(said) for said in history)
-
-
-def _message(said: Said) -> ModelMessage:
-    if isinstance(said, ModelRequest | ModelResponse):
-        return said
-    match said:
-        case {"role": "user", "content": str(text)}:
-            return ModelRequest([UserPromptPart(text)])
-        case {"role": "system", "content": str(text)}:
-            return ModelRequest([SystemPromptPart(text)])
-        case {"role": "assistant", "content": str(text)}:
-            return ModelResponse([TextPart(text)])
-    raise RefusedError(
-        f"history: {said!r:.200} is neither a message of pydantic-ai nor a mapping with a role (user, assistant, "
-        "system) and a content that is text"
-    )
 
 
 def recorded_text(text: str) -> str | dict[str, Any]:

@@ -237,6 +237,11 @@ class Face:
         """Those who look on at its store."""
         return self._opened.reader.store.observers
 
+    @property
+    def inside(self) -> tuple[int, ...]:
+        """The records of the actions that the running code is inside of, the outermost first."""
+        return self._core.stack
+
     def watch_progress(self, progress: Any) -> None:
         """From now on, `progress.written` is given whatever is recorded, once it is durable."""
         self.progress = progress

@@ -170,6 +170,17 @@ class AttemptEnded(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Spoken(Event):
+    """A piece of the text of a model's reply that is still coming; `seq` is the record of its request.
+
+    Nothing of it is durable yet. After another `AttemptBegan` of the same `seq` the reply comes anew.
+    """
+
+    seq: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Judged(Event):
     """What a policy found or decided, in its own words: `what` is a name of few, `details` what belongs to it."""
 
