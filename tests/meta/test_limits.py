@@ -13,7 +13,7 @@ from perdure import limits
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/limits.md"
 BOUNDS = {name: value for name, value in vars(limits).items() if name.isupper()}
-UNITS = {"DEPTH", "NODES", "BYTES", "CHARS", "DELTAS", "RECORDS", "SESSIONS", "COUNT", "US", "MS", "S"}
+UNITS = {"DEPTH", "NODES", "BYTES", "CHARS", "DELTAS", "RECORDS", "SESSIONS", "COUNT", "TOKENS", "US", "MS", "S"}
 
 
 def documented() -> dict[str, str]:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 KEY: Final = "PERDURE_MODEL_KEY"
 """The variable with the key for a server that is named by its URL."""
 
+LOCAL: Final = "local:"
+"""Before the file of a model that runs here; without the colon it is the one that comes as a package."""
+
 _AT: Final = re.compile(r"openai(?:-chat)?:(?P<name>.+)@(?P<url>https?://\S+)")
 
 
@@ -27,13 +30,16 @@ def resolve(model: str | Model) -> Model:
 
     A name is `PROVIDER:NAME` as pydantic-ai has it (`openai:gpt-5`, `anthropic:claude-sonnet-4-5`),
     `openai:NAME@URL` for a server that speaks OpenAI's chat completions (`openai:qwen3@http://127.0.0.1:8000/v1`),
-    `script:FILE` for scripted replies, or `test`. Raises `ModelError`: no such model, no key, no package, no file.
+    `local` for the one that comes as a package and runs here (`local:FILE`: the one in that GGUF file), `script:FILE`
+    for scripted replies, or `test`. Raises `ModelError`: no such model, no key, no package, no file.
     """
     if not isinstance(model, str):
         return model
     if model.startswith(SCRIPT):
         return ScriptedModel.load(Path(model.removeprefix(SCRIPT)))
     try:
+        if model == "local" or model.startswith(LOCAL):
+            return _local(model.removeprefix("local").removeprefix(":"))
         return _at(*found.group("name", "url")) if (found := _AT.fullmatch(model)) else infer_model(model)
     except UserError as error:
         raise ModelError(f"{name_of(model)}: {error.message}") from error
@@ -45,8 +51,9 @@ def name_of(model: str | Model) -> str:
     """What a model is called in the log: not where its server is, nor where the file is."""
     if not isinstance(model, str):
         return model.model_id
-    if model.startswith(SCRIPT):
-        return SCRIPT + Path(model.removeprefix(SCRIPT)).name
+    for place in (SCRIPT, LOCAL):
+        if model.startswith(place):
+            return place + Path(model.removeprefix(place)).name
     return model.partition("@http")[0]
 
 
@@ -59,8 +66,16 @@ def _at(name: str, url: str) -> OpenAIChatModel:
     return OpenAIChatModel(name, provider=provider, profile={"default_structured_output_mode": "prompted"})
 
 
+def _local(file: str) -> OpenAIChatModel:
+    from perdure.models.local import local_model
+
+    return local_model(file)
+
+
 def _install(model: str) -> str:
     provider = model.partition(":")[0]
+    if provider == "local":
+        return "pip install 'perdure[local]'"
     if provider.startswith("openai"):
         return "pip install 'perdure[agents]'"
     return f"pip install 'pydantic-ai-slim[{provider}]'"
