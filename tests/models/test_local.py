@@ -22,7 +22,7 @@ from pydantic_ai.models import Model
 import perdure
 from perdure import errors, limits
 from perdure.models import ask, local, resolve
-from perdure.models.resolving import name_of
+from perdure.models.names import name_of
 from tests.crash.process import Child
 
 AGENT = Path(__file__).with_name("local_agent.py")

@@ -14,7 +14,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 import perdure
 from perdure import errors
 from perdure.models import ask, resolve
-from perdure.models.resolving import name_of
+from perdure.models.names import name_of
 from tests.models.server import serving
 
 

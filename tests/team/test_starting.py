@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,8 @@ from perdure.errors import InputDiffersError, RefusedError
 from perdure.models import ScriptedModel
 from perdure.session.keeping.opening import NO_INPUT
 from perdure.team import Action, Role, Team, UserRequirement
-from perdure.team.given import checked_model, given_in, is_more, shown_model
-from perdure.team.starting import session_of, started
+from perdure.team.given import given_in, is_more
+from perdure.team.starting import started
 
 
 class Echo(Action):
@@ -50,20 +49,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[perdure.A
 def run(store: perdure.AgentStore, session: str = "s", **given: Any) -> perdure.Outcome:
     function, told = started(store, echo, session, **{"idea": "go", **given})
     return store.run(function, session, input=told)
-
-
-@pytest.mark.parametrize(
-    ("idea", "session"),
-    [
-        ("Count the words of a text", "count-the-words-of-a-text"),
-        ("A very long idea that goes on and on and on, for ever", "a-very-long-idea-that-goes-on-and-on-and"),
-        ("x" * 60, "x" * 40),
-        ("../../etc", "etc"),
-        ("数える", f"team-{hashlib.sha256('数える'.encode()).hexdigest()[:8]}"),
-    ],
-)
-def test_an_idea_names_its_session(idea: str, session: str) -> None:
-    assert session_of(idea) == session
 
 
 def test_the_same_again_goes_on_and_anything_else_is_refused(store: perdure.AgentStore, tmp_path: Path) -> None:
@@ -127,19 +112,6 @@ def test_more_is_a_number_of_rounds_or_money() -> None:
         False,
         False,
     ]
-
-
-def test_the_name_of_a_model_is_recorded_without_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert checked_model("script:a/b.yaml") == f"script:{tmp_path}/a/b.yaml"
-    assert shown_model(f"script:{tmp_path}/a/b.yaml") == "script:b.yaml"
-    at = "openai:qwen3@http://127.0.0.1:8000/v1"
-    assert (checked_model(at), shown_model(at)) == (at, "openai:qwen3")
-    assert shown_model(None) == ""
-    for wrong in ("openai:x@https://ana:pw@example.org/v1", "openai:x@https://example.org/v1?api_key=k", "", 3):
-        with pytest.raises(RefusedError) as refused:
-            checked_model(wrong)
-        assert "pw" not in str(refused.value)
 
 
 def test_the_model_of_the_input_is_asked_and_that_of_the_code_is_only_named(store: perdure.AgentStore) -> None:

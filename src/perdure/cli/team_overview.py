@@ -13,8 +13,8 @@ from perdure.cli.text import duration
 from perdure.errors import RefusedError
 from perdure.log.branch import branch, is_reentry
 from perdure.log.readable import moment
+from perdure.models.names import name_of
 from perdure.team import arrival, steps, workplace
-from perdure.team.given import shown_model
 
 if TYPE_CHECKING:
     from perdure.cli.place import Place
@@ -55,7 +55,7 @@ class Overview:
             "status": f"{self.info.status} {self.info.reason or self._lack}".strip(),
             "owner": self.info.owner,
             "idea": facts["idea"],
-            "model": shown_model(facts["model"]),
+            "model": name_of(facts["model"]),
             "rounds": rounds_told(facts),
             "spent": f"{money_told(facts)}, {tokens}",
             "workspace": f"{self.folder}, {len(self.files)} files",
@@ -93,7 +93,7 @@ class Overview:
             "reason": self.info.reason or self._lack,
             "owner": self.info.owner,
             "idea": facts["idea"],
-            "model": shown_model(facts["model"]),
+            "model": name_of(facts["model"]),
             "round": facts["round"],
             "rounds_left": facts["rounds_left"],
             "investment": facts["investment"],

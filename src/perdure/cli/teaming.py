@@ -14,6 +14,7 @@ from perdure.cli import options, output, running
 from perdure.cli.place import place
 from perdure.cli.text import chosen_by, one_line
 from perdure.errors import RefusedError
+from perdure.stores.ids import id_of_words
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
@@ -77,7 +78,7 @@ def run(
     target = target or shipped()
     fn, where = running.load(target), place(store)
     starting.check_team(fn, target)
-    session = session or starting.session_of(idea)
+    session = session or id_of_words(idea, kind="team")
     with where.open(make=True, runs=True) as opened:
         function, given = starting.started(
             opened, fn, session, idea=idea, model=model, rounds=rounds, investment=investment, workspace=workspace

@@ -8,10 +8,10 @@ from perdure.errors import InvalidOutputError
 from perdure.models import history as histories
 from perdure.models import offered, talk
 from perdure.models.answer import Answer
+from perdure.models.names import name_of
 from perdure.models.output import UnusableError
 from perdure.models.output import output as output_of
 from perdure.models.reply import Reply, cost
-from perdure.models.resolving import name_of
 from perdure.models.sending import Sending, request
 
 if TYPE_CHECKING:

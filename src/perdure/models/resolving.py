@@ -11,16 +11,14 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
 
 from perdure.errors import ModelError
-from perdure.models.scripted import SCRIPT, ScriptedModel
+from perdure.models.names import LOCAL, SCRIPT, name_of
+from perdure.models.scripted import ScriptedModel
 
 if TYPE_CHECKING:
     from pydantic_ai.models.openai import OpenAIChatModel
 
 KEY: Final = "PERDURE_MODEL_KEY"
 """The variable with the key for a server that is named by its URL."""
-
-LOCAL: Final = "local:"
-"""Before the file of a model that runs here; without the colon it is the one that comes as a package."""
 
 _AT: Final = re.compile(r"openai(?:-chat)?:(?P<name>.+)@(?P<url>https?://\S+)")
 
@@ -45,16 +43,6 @@ def resolve(model: str | Model) -> Model:
         raise ModelError(f"{name_of(model)}: {error.message}") from error
     except ImportError as error:
         raise ModelError(f"{name_of(model)} needs a package that is not installed: {_install(model)}") from error
-
-
-def name_of(model: str | Model) -> str:
-    """What a model is called in the log: not where its server is, nor where the file is."""
-    if not isinstance(model, str):
-        return model.model_id
-    for place in (SCRIPT, LOCAL):
-        if model.startswith(place):
-            return place + Path(model.removeprefix(place)).name
-    return model.partition("@http")[0]
 
 
 def _at(name: str, url: str) -> OpenAIChatModel:

@@ -30,6 +30,7 @@ from perdure.errors import ModelError
 from perdure.models import script
 from perdure.models.given import LINE, PLACE, Given, given_in
 from perdure.models.history import newest
+from perdure.models.names import SCRIPT
 from perdure.models.spelling import Spelling
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.tools import RunContext
-
-SCRIPT: Final = "script:"
-"""Before the file of a script, in the name of a model."""
 
 _CHARS_PER_TOKEN: Final = 4
 _SHOWN_CHARS: Final = 120

@@ -18,8 +18,8 @@ from perdure.models import offered, streaming
 from perdure.models import reply as replies
 from perdure.models.given import Place, given_by, within
 from perdure.models.holding import held
+from perdure.models.names import name_of
 from perdure.models.output import UnusableError
-from perdure.models.resolving import name_of
 from perdure.recovery import error_kinds
 from perdure.stores.observing import Spoken
 

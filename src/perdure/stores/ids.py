@@ -5,6 +5,8 @@ Slashes, dots and letters of any script are plain characters; case counts. It mu
 
 from __future__ import annotations
 
+import hashlib
+import re
 import unicodedata
 from functools import lru_cache
 from typing import Final
@@ -16,6 +18,9 @@ ERASED: Final = "perdure:erased"
 SCHEDULE: Final = "perdure:schedule"
 HOUSE: Final = frozenset({ERASED, SCHEDULE})
 """The sessions in which a store remembers how it was kept: no listing shows them."""
+
+_WORDS_CHARS_MAX: Final = 40
+"""So long is an id that is made from a text."""
 
 _REFUSED: Final = {
     "Cc": "a control character",
@@ -60,3 +65,16 @@ def _fault(session: str) -> str | None:
 def _cleaned(session: str) -> str:
     kept = "".join(character for character in session if unicodedata.category(character) not in _REFUSED)
     return unicodedata.normalize("NFC", kept).strip()[: limits.ID_CHARS_MAX].strip()
+
+
+def id_of_words(text: str, *, kind: str) -> str:
+    """The id of the session of a text: its first words. The same text has the same.
+
+    Of a text without a plain letter it is a digest behind `kind`.
+    """
+    words, chosen = re.findall(r"[a-z0-9]+", text.lower()), ""
+    for word in words:
+        if chosen and len(chosen) + 1 + len(word) > _WORDS_CHARS_MAX:
+            break
+        chosen = f"{chosen}-{word}" if chosen else word[:_WORDS_CHARS_MAX]
+    return chosen or f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

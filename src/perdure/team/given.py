@@ -1,11 +1,9 @@
-"""What a team is started with, as it is recorded. Which model a name means, only who asks one finds out."""
+"""What a team is started with, as it is recorded."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from perdure.errors import RefusedError
 
@@ -14,8 +12,6 @@ ROUNDS: Final = 10
 
 GIVEN: Final = ("idea", "send_to", "n_round", "investment", "model", "workspace")
 """What the input of a team may say."""
-
-SCRIPT: Final = "script:"
 
 
 def given_in(given: Any) -> dict[str, Any]:
@@ -44,32 +40,3 @@ def is_more(sent: Any) -> bool:
     """Whether this gives a team more: `{"rounds": n}`, `{"investment": usd}` or both."""
     checks = {"rounds": is_count, "investment": is_money}
     return isinstance(sent, dict) and bool(sent) and all(k in checks and checks[k](v) for k, v in sent.items())
-
-
-def checked_model(name: Any) -> str:
-    """The name of a model as it is recorded: the file of a script from the root, so that it is found from anywhere.
-
-    Raises `RefusedError` for what is no name, and for one with a secret in it.
-    """
-    if not isinstance(name, str) or not name:
-        raise RefusedError(f"{name!r} is no name of a model: it is a text, like openai:gpt-5 or script:FILE")
-    if name.startswith(SCRIPT):
-        return f"{SCRIPT}{Path(name.removeprefix(SCRIPT)).absolute()}"
-    url = urlsplit(name.partition("@")[2])
-    if url.query or url.username or url.password:
-        raise RefusedError(
-            f"{shown_model(name)}: the name of a model is recorded, and the address in it may hold a secret; give "
-            "the key as PERDURE_MODEL_KEY"
-        )
-    return name
-
-
-def shown_model(model: Any) -> str:
-    """What a model is called, for people: not where its server or its file is; "" for none."""
-    if model is None:
-        return ""
-    if not isinstance(model, str):
-        return str(getattr(model, "model_id", type(model).__name__))
-    if model.startswith(SCRIPT):
-        return SCRIPT + Path(model.removeprefix(SCRIPT)).name
-    return model.partition("@http")[0]

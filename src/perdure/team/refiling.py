@@ -11,11 +11,12 @@ from perdure.errors import TeamFileError
 from perdure.log.branch import REENTRY, RESTORE_POINT
 from perdure.log.entry import Entry
 from perdure.log.marks import Marks
+from perdure.models.names import name_of
 from perdure.ops.beginning import make
 from perdure.session.keeping.opening import FORMAT_VERSION
 from perdure.session.rules.request import Draft
 from perdure.team import filing, names
-from perdure.team.given import ROUNDS, shown_model
+from perdure.team.given import ROUNDS
 from perdure.team.kinds import plain
 from perdure.team.role import Role
 from perdure.team.workplace import Where
@@ -119,7 +120,7 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
             "tokens_out": cost.total_completion_tokens,
         },
         **_where(file, team).facts,
-        "model": shown_model(team.model),
+        "model": name_of(team.model),
         "model_given": False,
         "told": file.env.history,
     }

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import EntryError, InputDiffersError
+from perdure.models.names import checked_model
 from perdure.session.keeping.opening import NO_INPUT, find, opening_of
 from perdure.session.keeping.snapshot import Reader
-from perdure.team.given import checked_model, given_in
+from perdure.team.given import given_in
 from perdure.team.steps import check_idea, declared
 
 if TYPE_CHECKING:
     from perdure.runtime.store import AgentStore
     from perdure.team.team import Team
-
-ID_CHARS: Final = 40
-"""So long is the id of a session that is made from an idea."""
 
 _MORE: Final = {
     "n_round": "more rounds are given by: perdure team rounds {session} N",
@@ -28,16 +24,6 @@ _MORE: Final = {
     "model": "what it asks is changed by hand: perdure state {session} --set 'team.model=\"NAME\"' "
     "--set team.model_given=true; then perdure resume {session} --accept-change",
 }
-
-
-def session_of(idea: str) -> str:
-    """The id of the session of an idea: its first words. The same idea has the same."""
-    words, chosen = re.findall(r"[a-z0-9]+", idea.lower()), ""
-    for word in words:
-        if chosen and len(chosen) + 1 + len(word) > ID_CHARS:
-            break
-        chosen = f"{chosen}-{word}" if chosen else word[:ID_CHARS]
-    return chosen or f"team-{hashlib.sha256(idea.encode()).hexdigest()[:8]}"
 
 
 def check_team(fn: Any, target: str) -> None:

@@ -10,11 +10,12 @@ from weakref import WeakKeyDictionary
 
 from perdure import values
 from perdure.errors import InputDiffersError, RefusedError
+from perdure.models.names import checked_model, name_of
 from perdure.runtime import entry as entries
 from perdure.session.declare import steps
 from perdure.team import arrival, filing, names, rounds
 from perdure.team.action import UserRequirement
-from perdure.team.given import ROUNDS, checked_model, given_in, is_more, shown_model
+from perdure.team.given import ROUNDS, given_in, is_more
 from perdure.team.message import Message
 from perdure.team.role import Role
 from perdure.team.turn import Turn
@@ -142,7 +143,7 @@ class Live:
             "investment": float(given.get("investment", self.team.investment)),
             "spent": {},
             **self.where.facts,
-            "model": self.team.model if given.get("model") else shown_model(self.team.model),
+            "model": self.team.model if given.get("model") else name_of(self.team.model),
             "model_given": bool(given.get("model")),
         }
         s.state.update(rounds.laid_out(self.env, facts))
