@@ -8,6 +8,7 @@ import json
 import pytest
 from pydantic_ai.messages import ModelRequest
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.tools import ToolDefinition
 
 import perdure
 from perdure import errors, limits, values
@@ -178,6 +179,81 @@ def test_nothing_is_recorded_of_a_request_without_a_reply_and_it_is_made_on_a_re
     assert store.run(agent, "q").result == ["one", "two"]
 
 
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+LOOK, RING = (ToolDefinition(name=name) for name in ("look", "ring"))
+
+
+def test_calls_are_given_only_where_all_their_tools_are_offered(store):
+    script = ScriptedModel(
+        [
+            {"calls": [{"tool": "look", "args": {"at": "ä"}}, {"tool": "ring", "args": "{broken"}]},
+            {"reply": "with", "calls": [{"tool": "look"}], "repeat": True},
+            "text",
+        ]
+    )
+
+    @perdure.agent
+    async def agent(s):
+        found = []
+        for tools in ((), [LOOK], [RING, LOOK], [LOOK]):
+            answer = await ask(s, script, "x", tools=tools)
+            found.append((answer.text, [(call.name, call.arguments) for call in answer.calls]))
+        return found
+
+    assert store.run(agent, "q").result == [
+        ("text", []),
+        ("with", [("look", "{}")]),
+        ("", [("look", '{"at": "ä"}'), ("ring", "{broken")]),
+        ("with", [("look", "{}")]),
+    ]
+
+
+def test_without_a_prompt_it_is_searched_for_what_the_history_ends_with(store):
+    script = ScriptedModel(
+        [
+            {"match": "before", "reply": "never", "repeat": True},
+            {"match": "^seen\nalso seen\nand\\?$", "reply": "both"},
+            {"match": "^only$", "reply": "one"},
+        ]
+    )
+    called = [{"id": each, "type": "function", "function": {"name": "look", "arguments": "{}"}} for each in ("a", "b")]
+    ends = [
+        {"role": "tool", "tool_call_id": "a", "content": "seen"},
+        {"role": "tool", "tool_call_id": "b", "content": "also seen"},
+        {"role": "user", "content": "and?"},
+    ]
+
+    @perdure.agent
+    async def agent(s):
+        before = [{"role": "user", "content": "before"}, {"role": "assistant", "content": None, "tool_calls": called}]
+        one = await ask(s, script, "", history=[*before, *ends])
+        two = await ask(s, script, "only", history=[*before, *ends[:2]])
+        return [one.text, two.text]
+
+    assert store.run(agent, "q").result == ["both", "one"]
+
+
+def test_a_reply_in_pieces_is_the_reply():
+    script = ScriptedModel(
+        [{"reply": " a b\n\nc  d e ", "calls": [{"tool": "look"}], "tokens": {"in": 3, "out": 4}}] * 2
+    )
+    request = [ModelRequest.user_text_prompt("x")]
+    offered = ModelRequestParameters(function_tools=[LOOK])
+
+    async def both():
+        whole = await script.request(request, None, offered)
+        async with script.request_stream(request, None, offered) as stream:
+            pieces = [event async for event in stream]
+        return whole, stream.get(), pieces
+
+    whole, spelled, pieces = asyncio.run(both())
+    assert [part.part_kind for part in spelled.parts] == ["text", "tool-call"]
+    assert (spelled.text, spelled.usage) == (whole.text, whole.usage) == (" a b\n\nc  d e ", whole.usage)
+    assert (spelled.state, spelled.provider_details) == ("complete", {"script_line": 1})
+    assert len(pieces) > len(spelled.parts)
+
+
 # --- files -----------------------------------------------------------------------------------------------------------
 
 REPLIES = [{"match": "a", "reply": {"deep": [1, 2]}}, "plain"]
@@ -211,6 +287,12 @@ def test_a_script_is_a_file(store, tmp_path, name, text):
         ("- {error: [timeout]}", "error is an HTTP status from 400 to 599"),
         ("- {match: '(', reply: a}", "match '(' is no regular expression"),
         ("- {reply: a, usd: -1}", "usd: it is a number of 0 or more, not -1"),
+        ("- {calls: []}", "reply 1: calls: it is a list of {tool: NAME, args: {…}}, not []"),
+        ("- {calls: [{args: {}}]}", "calls: one is {tool: NAME, args: {…}}, not {'args': {}}"),
+        ("- {calls: [{tool: a, arg: {}}]}", "calls: one is {tool: NAME, args: {…}}, not"),
+        ("- {calls: [{tool: a}], error: 429}", "it has either a reply, calls or both, or an error"),
+        ("- {reply: a, wait: 61}", "wait: it is at most 60 seconds, not 61"),
+        ("- {reply: a, wait: soon}", "wait: it is a number of 0 or more, not 'soon'"),
         ("- {reply: a, tokens: many}", "tokens: it is a number of 0 or more, not 'many'"),
         ("a: b", "is a list of replies, or a mapping with `replies`"),
         ("- [", "cannot be read"),

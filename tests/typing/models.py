@@ -7,7 +7,8 @@ from typing import assert_type
 from pydantic import BaseModel
 
 import perdure
-from perdure.models import Answer, ScriptedModel, ask
+from perdure.models import Answer, ScriptedModel, ToolCall, ask
+from perdure.tools import Toolbox
 
 
 class City(BaseModel):
@@ -16,5 +17,7 @@ class City(BaseModel):
 
 async def check(s: perdure.AsyncSession) -> None:
     assert_type(await ask(s, "test", "x"), Answer[str])
+    assert_type(await ask(s, "test", "x", tools=Toolbox(), stream=True), Answer[str])
+    assert_type((await ask(s, "test", "x", tools=Toolbox().definitions())).calls, tuple[ToolCall, ...])
     assert_type(await ask(s, ScriptedModel(["x"]), "x", output_type=City), Answer[City])
     assert_type((await ask(s, "test", "x", output_type=list[int])).output, list[int])

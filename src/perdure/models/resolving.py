@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
@@ -51,7 +51,8 @@ def _at(name: str, url: str) -> OpenAIChatModel:
     from pydantic_ai.providers.openai import OpenAIProvider
 
     provider = OpenAIProvider(base_url=url, api_key=os.environ.get(KEY) or "none")
-    return OpenAIChatModel(name, provider=provider, profile={"default_structured_output_mode": "prompted"})
+    own: Any = {"default_structured_output_mode": "prompted", "openai_chat_streaming_requires_finish_reason": True}
+    return OpenAIChatModel(name, provider=provider, profile=own)
 
 
 def _local(file: str) -> OpenAIChatModel:

@@ -16,6 +16,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 
+from perdure import faults
 from perdure.models import reply as replies
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ async def model_spoken(
     async with model_request_stream(model, messages, **how) as stream:
         try:
             async for event in stream:
+                faults.reach("stream.chunk")
                 if text := _text(event):
                     say(text)
             return _whole(stream.get(), model.model_name)
