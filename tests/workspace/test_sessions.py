@@ -10,6 +10,7 @@ import pytest
 
 import perdure
 from perdure.errors import RefusedError, WorkspaceError
+from perdure.recovery import files
 from perdure.session.rules import files as rules
 from perdure.stores.keys import new_key
 from perdure.workspace import Budget, Folder
@@ -130,6 +131,68 @@ def test_what_somebody_else_changed_is_kept_aside_if_that_is_declared(store, roo
         assert (root / "new").read_text() == "by hand"
     (note,) = [e for e in entries(store) if e.kind == "note" and e.body.get("why") == "taken back"]
     assert note["kept"] == [["a", "a.perdure-kept-1"]]
+
+
+def test_the_view_tells_what_a_rollback_did_to_calls_and_files(store, root: Path) -> None:
+    with store.session("s", workspace=Folder(root, conflicts="keep")) as s:
+        s.call(write, f"{root}/a", "one")
+        s.call(write, f"{root}/c", "one")
+        s.state["n"] = 1
+        s.checkpoint("first")
+        for name in "abc":
+            s.call(write, f"{root}/{name}", "two")
+        (root / "a").write_text("by hand")
+        s.rollback("first", reason="worse", strategy=perdure.Strategy("other", pace=2))
+        found = store.detail("s")
+    (one,) = found.rollbacks
+    assert (one.name, one.strategy, one.reason, one.by) == ("first", "other", "worse", "agent")
+    assert [call.partition("(")[0] for call in one.standing] == ["write"] * 3
+    assert [(change.path, change.what) for change in one.files.changes] == [
+        ("a", "write"),
+        ("b", "delete"),
+        ("c", "write"),
+    ]
+    assert one.files.kept == (("a", "a.perdure-kept-1"),)
+    assert (found.files.folder, found.files.count, found.files.missing) == (str(root), 4, "")
+    assert found.files.bytes == len("oneoneby handtheirs")
+
+
+def test_the_view_tells_why_nothing_is_known_of_files(store, root: Path) -> None:
+    with store.session("s", workspace=root) as s:
+        s.state["n"] = 1
+        s.checkpoint("first")
+        s.call(write, f"{root}/a", "two")
+    store.rollback("s", "first")
+    (one,) = store.detail("s").rollbacks
+    assert (one.files.changes, one.files.missing) == ((), files.OWED)
+    with store.session("s", workspace=Folder(root, budget=Budget(names_max=0))):
+        pass
+    found = store.detail("s")
+    assert found.rollbacks[0].files.missing == found.files.missing == "there are more than 0 names"
+    with store.session("t"):
+        pass
+    assert store.detail("t").files is None
+
+
+def test_a_folder_that_stays_is_where_it_was_last(store, root: Path, tmp_path: Path) -> None:
+    folders = []
+
+    def work(folder: Folder) -> None:
+        with store.session("s", workspace=folder) as s:
+            folders.append(s.folder)
+            s.call(write, f"{s.folder}/a", "one")
+
+    work(Folder(root, stays=True))
+    root.rename(tmp_path / "real")
+    work(Folder(tmp_path / "real"))
+    work(Folder(root, stays=True))
+    assert folders == [root, tmp_path / "real", tmp_path / "real"]
+    assert not root.exists()
+    (tmp_path / "real").rename(root)
+    with pytest.raises(WorkspaceError, match="real"):
+        work(Folder(root, stays=True))
+    with store.session("t") as s:
+        assert s.folder is None
 
 
 def test_a_point_without_its_files_is_none_to_go_back_to(store, root: Path) -> None:

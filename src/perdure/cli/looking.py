@@ -10,7 +10,7 @@ from perdure import values
 from perdure.cli import editing, options, output, shape
 from perdure.cli.place import Place, place
 from perdure.cli.running import tell_question
-from perdure.cli.text import age, as_point, one_line, written
+from perdure.cli.text import age, as_point, bytes_of, one_line, written
 from perdure.errors import NoPointError
 from perdure.log import points
 from perdure.log.branch import KINDS
@@ -18,13 +18,14 @@ from perdure.log.choices import BACK, NEXT
 from perdure.log.readable import json_of, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from perdure.log.branch import Absence
     from perdure.log.branches import Branch as LogBranch
     from perdure.log.choices import Choice
     from perdure.log.interventions import Intervention
-    from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
+    from perdure.recovery.files import FilesNow, FilesTaken
+    from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail, RollbackDetail
     from perdure.runtime.listed import SessionInfo
     from perdure.runtime.store import AgentStore
     from perdure.stores.contract import Point
@@ -145,6 +146,7 @@ def show(
     _section("actions", [_action(a) for a in found.actions], actions, number)
     chosen = ("seq", "chosen", "back to", "strategy", "came to", "why")
     _section("chosen about failures", [_choice(c) for c in found.choices], chosen, number)
+    _rollbacks(found.rollbacks, number)
     done = ("seq", "done", "to", "by", "why", "age")
     _section("done by people", [_intervention(i) for i in found.interventions], done, number)
     _section("left standing by a rollback", [_action(a) for a in found.standing], actions, number)
@@ -209,11 +211,54 @@ def _header(found: Detail) -> None:
         "owner": info.owner,
         "inbox": f"{info.messages} not received yet" if info.messages else "",
         "spent": ", ".join(f"{amount:g} {unit}" for unit, amount in found.spent.items()),
+        "files": "" if found.files is None else _files(found.files),
         "log": f"{info.records} records, {info.saves} saves, {info.actions} actions",
     }
     for name, value in facts.items():
         if value:
             output.say(f"{name:<9} {one_line(value, chars_max=200)}")
+
+
+def _files(found: FilesNow) -> str:
+    if not found.folder:
+        return f"of the workspace nothing is known: {found.missing}"
+    since = f"; not captured since: {found.missing}" if found.missing else ""
+    return f"{found.count} in {found.folder}, {bytes_of(found.bytes)}, as captured in #{found.seq}{since}"
+
+
+def _rollbacks(found: Sequence[RollbackDetail], number: int) -> None:
+    """Each with what was tried next, what was undone, what still stands outside, and what became of the files."""
+    if not found or not number:
+        return
+    left_out = f", the last {number} of {len(found)}" if len(found) > number else ""
+    output.say(f"\nrollbacks{left_out}")
+    for one in found[-number:]:
+        name = f" ({one.name})" if one.name else ""
+        then = f", then {one.strategy}" if one.strategy is not None else ""
+        why = f": {one.reason}" if one.reason else ""
+        told = f"#{one.seq} back to #{one.to}{name}{then}, {age(one.time_us)} ago by {one.by}{why}"
+        output.say(one_line(told, chars_max=300))
+        _effects("undone", one.undone)
+        _effects("still stands", one.standing)
+        if one.files is not None:
+            _taken(one.files)
+
+
+def _effects(title: str, shown: Sequence[str]) -> None:
+    for text in shown[:LISTED]:
+        output.say(f"  {title}: {one_line(text, chars_max=120)}")
+    if len(shown) > LISTED:
+        output.say(f"  {title}: and {len(shown) - LISTED} more")
+
+
+def _taken(found: FilesTaken) -> None:
+    _effects("files", [f"{change.path} ({_WHAT[change.what]})" for change in found.changes])
+    _effects("kept aside", [f"{path} was changed by somebody else and is {name} now" for path, name in found.kept])
+    if found.missing:
+        output.say(f"  files: {one_line(found.missing, chars_max=200)}")
+
+
+_WHAT: Final = {"write": "as it was", "mode": "its permissions as they were", "delete": "taken away"}
 
 
 def _section(title: str, rows: list[tuple[object, ...]], columns: tuple[str, ...], number: int) -> None:

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from perdure.ops.restored import Accepted
     from perdure.ops.scrubbing import ScrubReport
     from perdure.recovery.difference import Change, Diff
+    from perdure.recovery.files import FilesTaken
     from perdure.recovery.verify import Read, Report
     from perdure.runtime.content import ActionContent
-    from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail
+    from perdure.runtime.detail import ActionDetail, Detail, InspectionDetail, PointDetail, RollbackDetail
     from perdure.runtime.listed import SessionInfo
     from perdure.runtime.migrating import Migration
     from perdure.runtime.outcome import Outcome, Question
@@ -66,7 +67,31 @@ def detail(found: Detail, place: Place) -> dict[str, Any]:
         "spent": found.spent,
         "circling": found.circling or None,
         "origin": None if found.origin is None else asdict(found.origin),
+        "files": None if found.files is None else {**asdict(found.files), "missing": found.files.missing or None},
+        "rollbacks": [rollback(r) for r in found.rollbacks],
     }
+
+
+def rollback(found: RollbackDetail) -> dict[str, Any]:
+    """A rollback."""
+    return {
+        "seq": found.seq,
+        "to": found.to,
+        "name": found.name or None,
+        "strategy": json_of(found.strategy),
+        "reason": found.reason,
+        "by": found.by,
+        "undone": list(found.undone),
+        "standing": list(found.standing),
+        "files": None if found.files is None else _taken(found.files),
+        "time": moment(found.time_us),
+    }
+
+
+def _taken(found: FilesTaken) -> dict[str, Any]:
+    changes = [{"path": one.path, "what": one.what} for one in found.changes]
+    kept = [{"path": path, "name": name} for path, name in found.kept]
+    return {"changes": changes, "kept": kept, "missing": found.missing or None}
 
 
 def branch(found: Branch) -> dict[str, Any]:

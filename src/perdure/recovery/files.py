@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perdure.errors import DamageError
 from perdure.log import points
 from perdure.log.branch import branch
-from perdure.session.rules.files import captured, captured_at, windows
+from perdure.session.rules.files import KINDS, captured, captured_at, windows
 from perdure.workspace import Entry as Name
 from perdure.workspace import Manifest, load, plan
 from perdure.workspace import difference as differing
@@ -17,6 +17,7 @@ from perdure.workspace.entry import shown
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
     from perdure.session.keeping.snapshot import Reader
+    from perdure.state.chunks import Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,69 @@ class FilesBack:
     changes: tuple[FileChange, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesNow:
+    """The files of a workspace as they were captured last, in the record `seq`: how many, and their bytes.
+
+    `missing`: why they could not be captured since, or why nothing is known of that capture any more.
+    """
+
+    folder: str
+    seq: int
+    count: int
+    bytes: int
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesTaken:
+    """What a rollback did to the files. `kept` are those of somebody else, and the name that each has now.
+
+    `missing`: why that is not known.
+    """
+
+    changes: tuple[FileChange, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+    missing: str = ""
+
+
+GONE = "its captures are not kept any more"
+OWED = "they are taken back when it goes on"
+
+
+def newest(reader: Reader, entries: list[Entry]) -> FilesNow | None:
+    """The files at the end of a log; None for a session without a workspace."""
+    told = [entry for entry in entries if entry.kind in KINDS and entry.body.get("files")]
+    found = next((entry for entry in reversed(told) if captured(entry)), None)
+    if found is None:
+        return FilesNow("", 0, 0, 0, str(told[-1]["files"])) if told else None
+    since = "" if captured(told[-1]) else str(told[-1]["files"])
+    try:
+        there = load(captured(found) or b"", reader.chunk)
+    except DamageError:
+        return FilesNow("", found.seq, 0, 0, GONE)
+    return FilesNow(there.root, found.seq, there.files, there.size, since)
+
+
+def taken_back(reader: Reader, entries: list[Entry], rollback: Entry) -> FilesTaken | None:
+    """What a rollback of this log did to the files; None where it was not about files."""
+    if not rollback.body.get("files"):
+        return None
+    later = (entry for entry in entries if entry.seq > rollback.seq and entry.kind == "note")
+    done = next((entry for entry in later if "files" in entry.body), None)
+    if done is None:
+        return FilesTaken(missing=OWED)
+    kept = tuple((path, name) for path, name in done["kept"])
+    if not isinstance(done["files"], bytes):
+        return FilesTaken(kept=kept, missing=str(done["files"]))
+    try:
+        changes = _between(rollback["files"][0], done["files"], reader.chunk)
+    except DamageError:
+        return FilesTaken(kept=kept, missing=GONE)
+    aside = {name for _, name in kept}
+    return FilesTaken(tuple(change for change in changes if change.path not in aside), kept)
 
 
 def back(reader: Reader, entries: list[Entry], to: int | str) -> FilesBack:
@@ -70,6 +134,10 @@ def between(one: Reader, seq: int, other: Reader, to: int) -> tuple[FileChange, 
         except DamageError:
             return other.chunk(digest)
 
+    return _between(before, after, chunk)
+
+
+def _between(before: bytes, after: bytes, chunk: Load) -> tuple[FileChange, ...]:
     pairs = differing(load(before, chunk), load(after, chunk), chunk)
     return tuple(FileChange(shown(path), _what(was, now)) for path, (was, now) in pairs.items())
 

@@ -6,18 +6,24 @@ Everything here is folded from the log; nothing is kept and nothing of the user'
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from perdure import values
 from perdure.log import branches as log_branches
 from perdure.log import origin, points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import Absence, absent, branch, is_automatic, is_inspection, is_reentry, is_restore_point
 from perdure.log.choices import Choice, Course
 from perdure.log.interventions import Intervention, interventions
+from perdure.recovery.files import FilesNow, FilesTaken, newest, taken_back
 from perdure.recovery.loops import circling
+from perdure.session.keeping.snapshot import Reader
 from perdure.session.rules import call as calls
+from perdure.session.rules.strategy import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from perdure.log.branches import Branch
     from perdure.log.entry import Entry
     from perdure.runtime.listed import SessionInfo
@@ -68,6 +74,26 @@ class ActionDetail:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackDetail:
+    """A rollback, of whatever branch: to record `to`, called `name` ("": it has none), and the strategy tried next.
+
+    `undone` and `standing` are calls that it left: those whose effects were undone, and those whose effects still
+    stand. `files` is what it did to the files, None where it was not about files.
+    """
+
+    seq: int
+    to: int
+    name: str
+    strategy: Any
+    reason: str
+    by: str
+    undone: tuple[str, ...]
+    standing: tuple[str, ...]
+    files: FilesTaken | None
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where a fork goes on from: record `seq` of a session; who made it, and why.
 
@@ -94,6 +120,7 @@ class Detail:
     `children` are the sessions that it started, in order of their ids; `inspections` are of all branches, and so are
     `choices`, what its failure policy chose, `interventions`, what people did, and `spent`, what its actions cost, by
     unit. `circling` says in what circles the run goes at the end of its log, by the default policy; "" if it gets on.
+    `files` are those of its workspace, None without one; `rollbacks` are all, oldest first.
     """
 
     info: SessionInfo
@@ -111,6 +138,8 @@ class Detail:
     interventions: tuple[Intervention, ...] = ()
     spent: dict[str, float] = field(default_factory=dict)
     circling: str = ""
+    files: FilesNow | None = None
+    rollbacks: tuple[RollbackDetail, ...] = ()
 
 
 def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> Detail:
@@ -127,6 +156,7 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
     mine = Actions(tip)
     stands = _left_standing(entries, everything)
     course = Course().take(entries)
+    reader = Reader(store.backend, session)
     return Detail(
         info=info,
         version=_version(tip, opening["version"]),
@@ -149,7 +179,31 @@ def detail(store: AgentStore, session: str, *, of: int | str | None = None) -> D
         interventions=tuple(interventions(entries)),
         spent=dict(course.spent),
         circling=str(circling(entries) or ""),
+        files=newest(reader, entries),
+        rollbacks=tuple(_rollbacks(reader, entries, everything)),
     )
+
+
+def _rollbacks(reader: Reader, entries: list[Entry], everything: Actions) -> Iterator[RollbackDetail]:
+    named = dict[int, str]()
+    for entry in entries:
+        name, seq = points.naming(entry)
+        if name is not None:
+            named[seq] = name
+        if entry.kind == "rolled_back":
+            left = [everything[seq] for seq in (*entry["undo"], *entry["standing"]) if seq in everything]
+            yield RollbackDetail(
+                seq=entry.seq,
+                to=entry["to"],
+                name=named.get(entry["to"], ""),
+                strategy=name_of(values.decode(entry["strategy"])),
+                reason=entry["reason"] or "",
+                by=entry["by"],
+                undone=tuple(_call(action) for action in left if action.undone),
+                standing=tuple(_call(action) for action in left if action.standing),
+                files=taken_back(reader, entries, entry),
+                time_us=entry.time_us,
+            )
 
 
 def _version(tip: list[Entry], opened_with: str) -> str:
@@ -175,10 +229,14 @@ def _points(entries: list[Entry], tip: list[Entry]) -> list[PointDetail]:
     ]
 
 
+def _call(action: Action) -> str:
+    return calls.call_text(action.name, action.args)
+
+
 def _action(action: Action, *, running: bool) -> ActionDetail:
     return ActionDetail(
         seq=action.seq,
-        call=calls.call_text(action.name, action.args),
+        call=_call(action),
         effect=action.effect,
         outcome=_outcome(action, running=running),
         attempts=action.attempts,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import datetime as dt
     import uuid
     from collections.abc import Callable, MutableMapping
+    from pathlib import Path
 
     from perdure.session.declare import Agent
     from perdure.session.keeping.files import SessionFiles
@@ -175,6 +176,11 @@ class Face:
     def input(self) -> Any:
         """What the session was opened with: a fresh copy."""
         return values.decode(self._opened.opening["input"])
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of its workspace, absolute; None without one."""
+        return None if self._files is None else self._files.root
 
     @property
     def state(self) -> MutableMapping[str, Any] | Any:

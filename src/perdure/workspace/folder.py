@@ -19,14 +19,15 @@ class Folder:
     """A workspace: a path, or a function of the session that gives one.
 
     A relative path is taken from the working directory of the process that opens the session first, and stays that
-    folder. `conflicts` says what a rollback does about files that somebody else changed: `refuse` (it changes nothing)
-    or `keep` (they get another name, `NAME.perdure-kept-1`).
+    folder; with `stays`, so does any. `conflicts` says what a rollback does about files that somebody else changed:
+    `refuse` (it changes nothing) or `keep` (they get another name, `NAME.perdure-kept-1`).
     """
 
     at: str | Path | Callable[[Any], str | Path]
     rules: Rules = field(default_factory=Rules)
     budget: Budget = field(default_factory=Budget)
     conflicts: str = "refuse"
+    stays: bool = False
 
     def __post_init__(self) -> None:
         if self.conflicts not in POLICIES:

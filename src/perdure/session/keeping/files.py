@@ -71,6 +71,12 @@ class SessionFiles:
                 case TakeBack(now, to, windows):
                     return workspace.restore(self._there().root, self._plan(now, to, windows), self._place.one)
 
+    @property
+    def root(self) -> Path | None:
+        """The folder; None before anything was captured."""
+        with self._lock:
+            return None if self._workspace is None else self._workspace.root
+
     def close(self) -> None:
         """Leaves the index for the next process."""
         with self._lock:
@@ -105,8 +111,7 @@ class SessionFiles:
 
     def _there(self, last: Manifest | None = None) -> Workspace:
         if self._workspace is None:
-            said = Path(self._at())
-            root = Path(last.root) if last is not None and not said.is_absolute() else Path(os.path.realpath(said))
+            root = self._root(last)
             self._workspace = Workspace(
                 root,
                 self._place,
@@ -116,6 +121,12 @@ class SessionFiles:
                 base=last or self._base,
             )
         return self._workspace
+
+    def _root(self, last: Manifest | None) -> Path:
+        if last is not None and self._folder.stays:
+            return Path(last.root)
+        said = Path(self._at())
+        return Path(last.root) if last is not None and not said.is_absolute() else Path(os.path.realpath(said))
 
 
 def _without_store(rules: workspace.Rules, url: str, root: Path) -> workspace.Rules:
