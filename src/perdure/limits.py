@@ -341,6 +341,9 @@ LOCAL_THREADS_COUNT_MAX: Final = 256
 LOCAL_START_S: Final = 300.0
 """A model that is not loaded by then is given up."""
 
+LOCAL_END_S: Final = 5.0
+"""So long it is waited for the end of a server that says that it cannot serve a model."""
+
 SCRIPT_BYTES_MAX: Final = 16 << 20
 """A file of scripted replies."""
 

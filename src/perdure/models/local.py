@@ -28,6 +28,7 @@ from pydantic_ai.settings import ModelSettings
 
 from perdure import limits
 from perdure.errors import ModelError
+from perdure.models.by_schema import BySchema
 
 THREADS: Final = "PERDURE_MODEL_THREADS"
 """The variable with the number of threads that a model computes on."""
@@ -44,7 +45,7 @@ _PROFILE: Final = OpenAIModelProfile(
 )
 
 
-def local_model(file: str) -> OpenAIChatModel:
+def local_model(file: str) -> BySchema:
     """The model in this GGUF file, being served; of "", the one that comes as a package.
 
     Repeatable unless asked otherwise: temperature 0, seed 0. Raises `ModelError`: not installed, no such file, cannot
@@ -57,12 +58,13 @@ def local_model(file: str) -> OpenAIChatModel:
     if missing or path is None:
         raise ModelError(f"local needs what is not installed: {' && '.join(missing)}")
     server = _own().running(path)
-    return OpenAIChatModel(
+    model = OpenAIChatModel(
         path.stem,
         provider=OpenAIProvider(base_url=f"{server.url}/v1", api_key=server.key),
         profile=_PROFILE,
         settings=ModelSettings(temperature=0, seed=0, max_tokens=limits.LOCAL_REPLY_TOKENS),
     )
+    return BySchema(model)  # whatever its template knows of tools
 
 
 def _packaged() -> Path | None:
@@ -154,6 +156,8 @@ def _started(file: Path, threads: int) -> Server:
         on_error.callback(_end, process)
         told = _told(process, json.dumps(task).encode())
         if "url" not in told:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(limits.LOCAL_END_S)  # what is in its log it writes at its end
             raise ModelError(f"local: {file} cannot be served: {_why(told, log)}")
         on_error.pop_all()
     return Server(process, told["url"], key)

@@ -55,7 +55,7 @@ def _at(name: str, url: str) -> OpenAIChatModel:
     return OpenAIChatModel(name, provider=provider, profile=own)
 
 
-def _local(file: str) -> OpenAIChatModel:
+def _local(file: str) -> Model:
     from perdure.models.local import local_model
 
     return local_model(file)
