@@ -51,6 +51,7 @@ and in `--json`) and an `exit_status` for the command line (one per kind).
     │   ├── DivergedError            the code does not make the calls that are recorded
     │   ├── KeyReusedError           a key came back with another name, other arguments or another prompt
     │   ├── RefusedError             not allowed in this place
+    │   ├── DeadEndError             a way that cannot lead to an agent's goal
     │   ├── NoProgressError          a step that did nothing
     │   ├── BudgetError              what the session may spend is spent
     │   ├── AbandonedError           an action that a person abandoned
@@ -412,6 +413,12 @@ class RefusedError(RunError):
     """Not allowed in this place."""
 
     code, exit_status = "refused", 63
+
+
+class DeadEndError(RunError):
+    """A way that cannot lead to an agent's goal: the agent says so, or a task was judged not to be done too often."""
+
+    code, exit_status = "dead-end", 101
 
 
 class NoProgressError(RunError):

@@ -370,3 +370,27 @@ WORKSPACE_FILE_BYTES_MAX: Final = 1 << 30
 
 WORKSPACE_CAPTURE_S: Final = 60.0
 """How long a capture may take, unless its budget says otherwise."""
+
+TASKS_COUNT_MAX: Final = 50
+"""Tasks in the plan of an agent."""
+
+WINDOW_TOKENS: Final = 100_000
+"""How many tokens a model takes, unless something else is said."""
+
+WINDOW_TOKENS_MIN: Final = 2000
+"""The least that may be said a model takes."""
+
+FACTS_COUNT_MAX: Final = 300
+"""Facts that an agent keeps beside its history, and open questions."""
+
+FACT_CHARS_MAX: Final = 600
+"""A longer fact, rule or question is refused."""
+
+TRIED_COUNT: Final = 10
+"""So many of the ways that were given up an agent is told of, the newest, and so many calls of each."""
+
+TRIED_CHARS: Final = 400
+"""So much an agent is told of why a way was given up, and of each call that was undone or stands."""
+
+REJECTIONS_COUNT: Final = 3
+"""A task that was judged not to be done so many times is a dead end."""

@@ -165,6 +165,10 @@ class Face:
         )
         self._core.files = Files(self._core, conflicts=folder.conflicts)
 
+    def takes_back(self, path: Path) -> bool:
+        """Whether a rollback of this session takes back the file at this path: it is in its workspace."""
+        return self._files is not None and self._files.takes_back(path)
+
     def _not_saved(self, reason: str, error: Exception) -> None:
         """A snapshot that was due could not be made."""
         if (observers := self._opened.reader.store.observers) is not None:

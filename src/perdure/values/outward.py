@@ -11,6 +11,7 @@ from typing import Any, Final
 from perdure.values import tokens
 
 LOGGERS: Final = (
+    "perdure.autonomous",
     *("perdure.actions", "perdure.alerts", "perdure.gc", "perdure.inbox", "perdure.journal", "perdure.keyframes"),
     "perdure.observing",
     *("perdure.recovery", "perdure.scrub", "perdure.secrets", "perdure.session", "perdure.snapshots"),

@@ -77,6 +77,13 @@ class SessionFiles:
         with self._lock:
             return None if self._workspace is None else self._workspace.root
 
+    def takes_back(self, path: Path) -> bool:
+        """Whether a rollback takes back what is at this path: it is in the folder, and not left out."""
+        with self._lock:
+            there = self._there()
+        inside = Path(os.path.realpath(path.parent), path.name)
+        return inside.is_relative_to(there.root) and not there.rules.leaves_out(str(inside.relative_to(there.root)))
+
     def close(self) -> None:
         """Leaves the index for the next process."""
         with self._lock:

@@ -14,9 +14,11 @@ import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from perdure import limits
+from perdure.session import scope as scopes
 from perdure.session.declare import action
 from perdure.stores.file.disk import write_at
 from perdure.tools.folder import names
@@ -82,8 +84,11 @@ def keep(folder: str, path: str, *, follow: bool = True) -> Found:
 
 
 def undo_change(folder: str, path: str, before: Kept | None, after: Kept | None, missing: int = 0) -> None:
-    """Puts back what was there before a change, and removes the folders that it made."""
-    if not _is_there(folder, path) and before is None:
+    """Puts back what was there before a change, and removes the folders that it made.
+
+    What the session's own workspace takes back is back already.
+    """
+    if _is_taken_back(folder, path) or (not _is_there(folder, path) and before is None):
         return
     _become(folder, path, after, before)
     if before is None:
@@ -99,6 +104,11 @@ def change(folder: str, path: str, before: Kept | None, after: Kept | None, miss
     """
     with _made_only_for_good(folder, path, missing):
         _become(folder, path, before, after)
+
+
+def _is_taken_back(folder: str, path: str) -> bool:
+    session = scopes.current("undo")
+    return session is not None and session.takes_back(Path(folder, os.fsdecode(names.read(path))))
 
 
 def _is_there(folder: str, path: str) -> bool:
@@ -281,7 +291,9 @@ def _made_only_for_good(folder: str, path: str, missing: int) -> Iterator[None]:
 
 
 def undo_move(folder: str, source: str, target: str, identity: str, missing: int = 0) -> None:
-    """Moves it back, and removes the folders that the move made."""
+    """Moves it back, and removes the folders that the move made, unless the session's own workspace does."""
+    if _is_taken_back(folder, source) and _is_taken_back(folder, target):
+        return
     _go(folder, target, source, identity)
     _remove_empty(folder, target, missing)
 

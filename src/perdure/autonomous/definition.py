@@ -1,0 +1,60 @@
+"""How an autonomous agent is declared: its tools, its rules, its model, what judges it, what it may spend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from perdure import limits
+from perdure.autonomous import controls, milestones
+from perdure.autonomous.given import checked_budget
+from perdure.errors import RefusedError
+from perdure.tools import Toolbox, files, notes, people, shell
+
+if TYPE_CHECKING:
+    from perdure.autonomous.milestones import Find
+    from perdure.tools.toolbox import Approve
+
+Judge: TypeAlias = Callable[[Path, str], str]
+"""A program that judges the whole: given the folder and the result, what is missing; "" for nothing."""
+
+
+def default_tools(folder: Path) -> Toolbox:
+    """Files, commands and code in a folder, questions to a person, notes."""
+    return Toolbox.of(files(folder), shell(folder), people(), notes())
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An autonomous agent. What its input says (model, rules, budget, approve, window) goes before what stands here.
+
+    `tools` makes its tools for the folder that it works in. `about` takes the place of what it is told of how to work.
+    `rules` are shown with each request. `budget` by unit: steps (requests to models), seconds (in actions), tokens,
+    usd. `window` is how many tokens the model takes. `judge` is a program that judges the result before the session
+    completes; `settings` are those of `perdure.models.ask`; `milestones` tells which calls reach one.
+    """
+
+    model: Any = None
+    tools: Callable[[Path], Toolbox] = default_tools
+    about: str = ""
+    rules: tuple[str, ...] = ()
+    budget: Mapping[str, float] = field(default_factory=dict)
+    approve: Approve = "never"
+    window: int = limits.WINDOW_TOKENS
+    judge: Judge | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    milestones: Find = milestones.found
+
+    def __post_init__(self) -> None:
+        checked_budget(self.budget)
+        if self.window < limits.WINDOW_TOKENS_MIN:
+            raise RefusedError(f"window={self.window!r}: at least {limits.WINDOW_TOKENS_MIN} tokens")
+
+    def toolbox(self, folder: Path, approve: Approve) -> Toolbox:
+        """Its tools for a folder. Raises `RefusedError` for one that has the name of a tool of the loop."""
+        made = self.tools(folder)
+        if taken := [one.name for one in made if one.name in controls.CONTROLS]:
+            raise RefusedError(f"the tool {taken[0]!r} has the name of one of the loop's own: give it another")
+        return Toolbox.of(made, approve=approve, passing=made.passing)

@@ -1,0 +1,171 @@
+"""An agent that gets nowhere goes back to a milestone with its files and tries another way, told what was tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import perdure
+from perdure import autonomous
+from perdure.tools import Toolbox, files
+from tests.autonomous import playing
+from tests.autonomous.playing import call, given, judged, says, task
+
+SENT: list[str] = []
+
+
+@perdure.action(effect="once")
+def send(text: str) -> str:
+    """Sends a letter, which nobody can take back."""
+    SENT.append(text)
+    return "sent"
+
+
+def unbooked(room: str) -> None:
+    SENT.append(f"not {room}")
+
+
+@perdure.action(effect="once", undo=unbooked)
+def book(room: str) -> str:
+    """Books a room."""
+    SENT.append(room)
+    return "booked"
+
+
+def tools(folder: Path) -> Toolbox:
+    return Toolbox.of(playing.tools(folder), send, book)
+
+
+LOOPS = [says(call("list_files"))] * 20
+TASK = task("1", "write a good report", check="grep -q good report.md")
+
+DRAFT = call("write_file", path="report.md", text="a first draft, " * 20)
+BREAK = [call("write_file", path="report.md", text="broken"), call("delete_file", path="base.txt")]
+SECOND, THIRD = {"system": "take small steps"}, {"system": "fundamentally different"}
+
+DEAD_END = [
+    playing.plan(TASK),
+    # The first way: a draft, and then the same call again and again.
+    says(DRAFT, call("send", text="to all"), call("book", room="r1")),
+    *LOOPS[:6],
+    # The second: breaks files, and gives up.
+    {**SECOND, **says(*BREAK)},
+    {**SECOND, **says(call("give_up", reason="it cannot be mended"))},
+    # The third: works.
+    {**THIRD, **says(call("write_file", path="report.md", text="a good report"))},
+    {**THIRD, **says(call("finish_task", result="a good one"))},
+]
+
+
+def run(store: perdure.AgentStore, agent: Any, folder: Path) -> perdure.Outcome:
+    return store.run(agent, "q", input=given(folder))
+
+
+def test_the_third_way_works_with_the_files_of_the_plan(folder: Path) -> None:
+    SENT.clear()
+    (folder / "base.txt").write_text("base")
+    with perdure.open("memory:") as store:
+        outcome = run(store, playing.agent(DEAD_END, tools=tools), folder)
+        assert (outcome.status, outcome.result) == ("completed", "a good one"), outcome
+        assert {path.name: path.read_text() for path in folder.iterdir()} == {
+            "base.txt": "base",
+            "report.md": "a good report",
+        }
+        assert SENT == ["to all", "r1", "not r1"]
+        choices = store.detail("q").choices
+        assert [(one.do, one.strategy.name) for one in choices] == [("next", "careful"), ("next", "different")]
+        assert [action.call for action in store.detail("q").standing] == ["send(text='to all')"]
+
+
+def test_it_is_told_what_was_tried_what_was_undone_and_what_stands(folder: Path) -> None:
+    SENT.clear()
+    (folder / "base.txt").write_text("base")
+    with perdure.open("memory:") as store:
+        run(store, playing.agent(DEAD_END, tools=tools), folder)
+        first, second = store.state_at("q")["tried"]
+    assert "goes in circles" in first["reason"]
+    assert (first["to"], first["strategy"]) == ("first draft", "careful")
+    assert (second["to"], second["strategy"]) == ("plan", "different")
+    assert "it cannot be mended" in second["reason"]
+    assert [*first["standing"], *second["standing"]] == ["send(text='to all')"]
+    assert [call for call in (*first["undone"], *second["undone"]) if call.startswith("book")] == ["book(room='r1')"]
+    told = autonomous.prompts.given_up(second)
+    assert "Back at 'plan'" in told
+    assert "it still stands: send(text='to all')" in told
+
+
+def test_when_every_way_was_tried_all_of_it_is_kept(folder: Path) -> None:
+    script = [
+        {**playing.plan(TASK), "repeat": True},
+        {**says(call("give_up", reason="hopeless")), "repeat": True},
+    ]
+    with perdure.open("memory:") as store:
+        outcome = run(store, playing.agent(script), folder)
+        assert outcome.status == "failed"
+        assert "hopeless" in outcome.reason
+        assert "every strategy was tried" in outcome.reason
+        assert [one.do for one in store.detail("q").choices] == ["next", "next", "give up"]
+
+
+def test_a_person_helps_one_that_has_given_up(folder: Path) -> None:
+    script = [
+        {**playing.plan(TASK), "repeat": True},
+        {"match": "A person says: use the other file", **says(call("write_file", path="report.md", text="good"))},
+        {"match": "made report.md", **says(call("finish_task", result="done"))},
+        {**says(call("give_up", reason="hopeless")), "repeat": True},
+    ]
+    agent = playing.agent(script)
+    with perdure.open("memory:") as store:
+        assert run(store, agent, folder).status == "failed"
+        store.send("q", "use the other file")
+        store.rollback("q", "plan", by="me")
+        assert run(store, agent, folder).result == "done"
+
+
+def test_a_task_that_is_rejected_three_times_is_a_dead_end(folder: Path) -> None:
+    script = [
+        playing.plan(task("1")),
+        {"system": "take small steps", **says(call("finish_task", result="right"))},
+        {**says(call("finish_task", result="wrong")), "repeat": True},
+        {"match": "says: right", "reply": {"done": True}},
+        {"match": "Judge whether", "reply": {"done": False, "missing": "all of it"}, "repeat": True},
+    ]
+    with perdure.open("memory:") as store:
+        assert run(store, playing.agent(script), folder).result == "right"
+        (choice,) = store.detail("q").choices
+        assert "was not done 3 times: all of it" in choice.reason
+
+
+def test_a_plan_like_one_that_was_given_up_is_asked_for_again(folder: Path) -> None:
+    script = [
+        {"match": "given up before", "reply": {"tasks": [task("1", "ask the web instead")]}},
+        {
+            "match": "Split this goal",
+            "reply": {"tasks": [task("1", "read all the mails of last year")]},
+            "repeat": True,
+        },
+        {"system": "ask the web", **says(call("finish_task", result="found"))},
+        {**says(call("give_up", reason="there are no mails")), "repeat": True},
+        judged(),
+    ]
+    with perdure.open("memory:") as store:
+        assert run(store, playing.agent(script), folder).result == "found"
+        assert [one["to"] for one in store.state_at("q")["tried"]] == ["plan", "start"]
+
+
+def test_milestones_of_your_own(folder: Path) -> None:
+    def find(name: str, arguments: Any, result: Any) -> str | None:
+        return "half way" if name == "write_file" and result.ok else None
+
+    script = [
+        playing.plan(task("1")),
+        says(call("write_file", path="a", text="a")),
+        says(call("give_up", reason="no")),
+        {"system": "small steps", **says(call("finish_task", result="done"))},
+        judged(),
+    ]
+    with perdure.open("memory:") as store:
+        agent = playing.agent(script, milestones=find, tools=lambda folder: Toolbox.of(files(folder)))
+        assert run(store, agent, folder).result == "done"
+        assert store.state_at("q")["tried"][0]["to"] == "half way"
+        assert (folder / "a").read_text() == "a"
