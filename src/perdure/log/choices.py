@@ -98,6 +98,8 @@ class Course:
     inner: dict[int, Row] = field(default_factory=dict)
     """What fails inside of an action of the agent's own code, by the start of that."""
     _counts: Counter[str] = field(default_factory=Counter)
+    _cut: dict[int, Row] = field(default_factory=dict)
+    """What had failed inside of actions that were cut short: should they run again, it counts."""
     _names: dict[int, str] = field(default_factory=dict)
     _inside: dict[int, tuple[int, str]] = field(default_factory=dict)
     """The actions inside of others: which one of the agent's own code, and their names."""
@@ -157,16 +159,18 @@ class Course:
             self._inside[entry.seq] = self._inside.get(parent, (parent, ""))[0], entry["name"]
 
     def finish(self, entry: Entry) -> None:
-        """How one ended, and what it cost."""
+        """How one ended, and what it cost. One that was cut short has neither failed nor succeeded."""
         self.spent.update(entry.body.get("cost") or {})
         if entry["started"] in self._inside:
             self._finish_inside(entry, *self._inside[entry["started"]])
         name = self._names.get(entry["started"])
         if name is None:
             return
-        self.inner.pop(entry["started"], None)
+        row = self.inner.pop(entry["started"], None)
         if entry["how"] != "error":
             self.succeeded(name)
+        elif _is_cut_short(entry):
+            self._cut |= {} if row is None else {entry["started"]: row}
         elif entry["final"]:
             self.failed(_failure(entry, name))
 
@@ -175,7 +179,7 @@ class Course:
         if entry["how"] != "error":
             if row is not None:
                 row.counts.pop(name, None)
-        elif entry["final"]:
+        elif entry["final"] and not _is_cut_short(entry):
             failure = _failure(entry, name)
             if row is None or not row.most:
                 row = self.inner[root] = Row(failure, failure.time_us)
@@ -191,6 +195,8 @@ class Course:
         """A change of status: an error of the agent's own code, or the end."""
         if entry["status"] == "completed" and self.choices and not self.choices[-1].outcome:
             self.choices[-1] = replace(self.choices[-1], outcome="completed")
+        self.inner |= {seq: self._cut[seq] for seq in entry["around"] if seq in self._cut}
+        self._cut.clear()
         if entry["status"] == "failed" and not entry["around"] and (kind := entry.body.get("kind")):
             self.failed(Failure(entry.seq, kind, "", entry["reason"], entry.time_us))
 
@@ -224,8 +230,13 @@ class Course:
         if not (self.choices and self.choices[-1].do == BACK and self.choices[-1].seq == entry.seq - 1):
             self._counts.clear()
         self.inner.clear()
-        if (strategy := values.decode(entry["strategy"])) is not None:
+        if (strategy := given_by(entry)) is not None:
             self.strategies.append(strategy)
+
+
+def _is_cut_short(entry: Entry) -> bool:
+    """Whether an action that ended with an error was cancelled: that tells how long it ran."""
+    return "took_us" in entry["value"]
 
 
 def _failure(entry: Entry, name: str) -> Failure:
@@ -246,6 +257,29 @@ _FOLDS: Final = {
     "note": Course.choose,
     "rolled_back": Course.go_back,
 }
+
+
+def given_by(entry: Entry) -> Any:
+    """The strategy that a rollback gives to try; None if it names none."""
+    return values.decode(entry["strategy"])
+
+
+def kept_by(entry: Entry) -> Any:
+    """The strategy in force that a rollback which names none has kept; None if there was none, or it names one."""
+    return values.decode(entry.body["kept"]) if "kept" in entry.body else None
+
+
+def given_at(tip: Iterable[Entry]) -> Any:
+    """The strategy that the newest rollback of a branch gave; None if that named none."""
+    found = [entry for entry in tip if entry.kind == "rolled_back"]
+    return given_by(found[-1]) if found else None
+
+
+def in_force_at(tip: Iterable[Entry]) -> Any:
+    """The strategy in force at the end of a branch: the newest that a rollback gave or kept; None for the first."""
+    told = [(given_by(entry), kept_by(entry)) for entry in tip if entry.kind == "rolled_back"]
+    found = [kept if given is None else given for given, kept in told]
+    return next((strategy for strategy in reversed(found) if strategy is not None), None)
 
 
 def body(choice: Choice, *, failure: Failure | None = None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from perdure import limits, values
 if TYPE_CHECKING:
     from perdure.log.entry import Entry
 
-ENCODED: Final = frozenset({"input", "delta", "manifest", "key", "strategy", "value", "result", "answer"})
+ENCODED: Final = frozenset({"input", "delta", "manifest", "key", "strategy", "kept", "value", "result", "answer"})
 """Fields that hold a value of the user's, encoded, when they hold bytes."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from perdure.log import choices
 from perdure.log.action import Action, Actions, Outcome, outcome_body, started_body
 from perdure.log.branch import branch
 from perdure.log.entry import Entry
@@ -37,11 +38,12 @@ def carried(before: list[Entry], later: Iterable[Entry], opening: Entry, *, poin
     `later` are those that it has not, and `point` is the snapshot at that place. The last record is the rollback that
     leaves the others.
     """
+    later = list(later)
     everything, known = Actions([*before, *later]), Actions(before)
     told = [_told(seq, everything[seq]) for seq, a in known.items() if _is_news(a, everything[seq])]
     entries = _numbered([*told, *_effects(everything, known, opening.seq + len(told))], opening)
-    tip = [*branch(before), opening]
-    return _drafts(before, [], entries, _left(tip, entries, opening, reason=reason, point=point))
+    tip, there = [*branch(before), opening], branch([*before, *later])
+    return _drafts(before, [], entries, _left(tip, entries, opening, there=there, reason=reason, point=point))
 
 
 def begun(rung: Rung, opening: Entry, saved: Draft, *, reason: str) -> list[Draft]:
@@ -59,7 +61,8 @@ def begun(rung: Rung, opening: Entry, saved: Draft, *, reason: str) -> list[Draf
     point = Entry(opening.seq + len(kept) + 1, opening.epoch, saved.kind, opening.time_us, body)
     known = plain | past
     left = _numbered(list(_effects(everything, known, point.seq)), replace(point, kind="opened"))
-    back = _left([opening, *kept, point], left, point, reason=reason, point=point.seq)
+    tip = [opening, *kept, point]
+    back = _left(tip, left, point, there=branch(rung.entries), reason=reason, point=point.seq)
     return _drafts([], [*kept, point], left, back)
 
 
@@ -124,10 +127,24 @@ def _drafts(before: list[Entry], kept: list[Entry], left: list[Entry], back: Dra
     return [*(Draft(e.kind, e.body, tuple(marks.of(e))) for e in [*kept, *left]), back]
 
 
-def _left(tip: list[Entry], entries: list[Entry], target: Entry, *, reason: str, point: int) -> Draft:
-    """The rollback to `target`, which leaves these. Children go on: their starts are not undone, and do not stand."""
+def _left(
+    tip: list[Entry], entries: list[Entry], target: Entry, *, there: list[Entry], reason: str, point: int
+) -> Draft:
+    """The rollback to `target`, which leaves these. Children go on: their starts are not undone, and do not stand.
+
+    The strategy is that of the end of the branch that was `there`, as far as it can be read.
+    """
     mine = [a for a in Actions(entries).values() if a.undoes is None and a.undo != CANCEL]
-    back = rolled_back(tip, target, mine, seam=target.seq, reason=reason, by="restore", strategy=None)
+    back = rolled_back(
+        tip,
+        target,
+        mine,
+        seam=target.seq,
+        reason=reason,
+        by="restore",
+        strategy=choices.given_at(there),
+        kept=choices.in_force_at(there),
+    )
     return replace(back, body=back.body | {"parent": point})
 
 

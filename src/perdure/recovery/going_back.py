@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import RolledBack, Suspended, SuspendedError
-from perdure.log import dropped, points
+from perdure.log import choices, dropped, points
 from perdure.log.action import Actions
 from perdure.log.branch import branch
 from perdure.log.origin import seam_of
@@ -53,7 +53,8 @@ def go_back(opened: Opened, to: int, *, reason: str, report: Report) -> tuple[in
     """
     core = _core(opened)
     files = files_of(opened, core, conflicts="keep")
-    steps = core.rollback(to, reason=reason, by="restore", strategy=None, as_recorded=True)
+    strategy = choices.given_at(branch(opened.reader.entries()))
+    steps = core.rollback(to, reason=reason, by="restore", strategy=strategy, as_recorded=True)
     after = status(_READY[core.form == "handle"], reason=f"back at #{to}: {reason}")
     try:
         driven(steps, opened, after, told={"restored": report.body()}, files=files)
@@ -77,7 +78,8 @@ def go_on_without(opened: Opened, *, reason: str, report: Report) -> None:
     tip, seam = branch(entries), seam_of(opened.reader.bases)
     known = [a.seq for a in Actions(entries).values() if a.effect != "repeatable" and a.standing]
     known += [e.seq for e in entries if e.kind == dropped.KIND and e["was"] == "action_started"]  # of whatever class
-    here = rolled_back(tip, tip[-1], [], seam=seam, reason=reason, by="restore", strategy=None)
+    strategy = choices.given_at(tip)
+    here = rolled_back(tip, tip[-1], [], seam=seam, reason=reason, by="restore", strategy=strategy)
     here = replace(here, body=here.body | {"parent": opened.writer.summary.parent, "restored": report.body()})
     edited = {
         "by": "restore",

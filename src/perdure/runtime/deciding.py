@@ -211,7 +211,8 @@ class Deciding:
 
         Whoever runs the session is asked, and goes back at the next action, save or wait of its code.
 
-        `branch` is a name for the branch that begins there, `strategy` what the code is told by `s.strategy`. The
+        `branch` is a name for the branch that begins there, `strategy` what the code is told by `s.strategy`; without
+        one, code under a failure policy goes on with the one in force, and other code finds None. The
         sessions that it started after that point are cancelled, those that run through their inbox; what they did
         stands, and is told when the session is opened.
         """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.errors import EntryError, NoPointError, SessionUnknownError, UndecidedError
-from perdure.log import points
+from perdure.log import choices, points
 from perdure.log.action import CHANGED, Actions, about
 from perdure.log.branch import SNAPSHOTS, branch, is_beside, since_reentry
 from perdure.log.marks import key_mark
@@ -108,6 +108,7 @@ def _left(whole: list[Entry], place: int, change: Change) -> Draft:
             "--again), or give another place"
         )
     left = [action for action in Actions(tip).values() if action.seq > place and action.undoes is None]
+    there = [entry for entry in tip if entry.seq <= place]
     draft = rolled_back(
         tip,
         whole[place - 1],
@@ -115,7 +116,8 @@ def _left(whole: list[Entry], place: int, change: Change) -> Draft:
         seam=len(whole),
         reason=change.reason or f"driven on from {place}",
         by=change.by,
-        strategy=None,
+        strategy=choices.given_at(there),
+        kept=choices.in_force_at(there),
     )
     snapshots = (e.seq for e in reversed(tip) if e.seq <= place and e.kind in SNAPSHOTS and not is_beside(e))
     return replace(draft, body=draft.body | {"parent": next(snapshots, 0)})

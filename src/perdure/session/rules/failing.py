@@ -17,6 +17,7 @@ from perdure.log import choices, points
 from perdure.log.action import Actions
 from perdure.log.branch import branch, is_reentry, is_restore_point
 from perdure.log.choices import AGAIN, BACK, BY, GIVE_UP, NEXT, Choice, Course, Failure, Row
+from perdure.session.rules.attempt import cut_short_us
 from perdure.session.rules.request import AwaitTime, Draft, Steps
 from perdure.session.rules.status import status
 from perdure.session.rules.strategy import declared
@@ -181,8 +182,9 @@ class Failing:
 
     def after_call(self, outcome: Outcome, live: BaseException | None) -> Steps:
         """An action of the agent's own code failed: too often, and the code does not get to see it."""
-        self._has_failed = self._has_failed or outcome.how == "error"
-        if self.policy is None or outcome.how != "error" or live is None or self._core.stack:
+        failed = outcome.how == "error" and cut_short_us(outcome) is None
+        self._has_failed = self._has_failed or failed
+        if self.policy is None or not failed or live is None or self._core.stack:
             return
         course = yield from self.course()
         if course.is_open and course.failures >= self.policy.after:

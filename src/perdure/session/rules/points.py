@@ -20,7 +20,7 @@ from perdure.errors import (
     StorableError,
     Suspended,
 )
-from perdure.log import points
+from perdure.log import choices, points
 from perdure.log.action import Action, Actions
 from perdure.log.branch import REENTRY, REPLACING, RESTORE_POINT, branch
 from perdure.log.marks import key_mark, name_mark
@@ -354,6 +354,7 @@ class Core(Journal):
                 reason=reason,
                 by=by,
                 strategy=strategy,
+                kept=choices.in_force_at(tip),
                 name=branch_name,
                 files=files,
             ),
@@ -454,7 +455,7 @@ class Core(Journal):
         known = self.ledger.actions
         marks = tuple(key_mark(key) for n in around if n in known and (key := known[n].key) is not None)
         draft = status("failed", reason=reason)
-        if not origins[0].seq and self.failing.policy is not None:
+        if not origins[0].seq and self.failing.policy is not None and isinstance(error, Exception):
             draft.body["kind"] = self.failing.policy.kind(error, of_action=False)
         parent_point = max(((at, p) for at, p in self._passed if at <= place), default=(0, 0))[1]
         told = {"around": around, "to": place, "inside": sorted(places.items()), "parent": parent_point}
@@ -476,8 +477,11 @@ class Core(Journal):
             rollbacks = [e for e in branch((yield from self.whole())) if e.kind == "rolled_back"]
         for entry in rollbacks:
             if not self.ledger.replaying_before(entry["to"], self.parent):
-                given = values.decode(entry["strategy"])
-                found = found if given is None and self.failing.policy else given
+                given = choices.given_by(entry)
+                if given is None and self.failing.policy:
+                    kept = choices.kept_by(entry)
+                    given = found if kept is None else kept
+                found = given
         return self.failing.strategy(found)
 
 

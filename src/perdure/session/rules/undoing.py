@@ -47,13 +47,14 @@ def rolled_back(
     reason: str,
     by: str,
     strategy: Any,
+    kept: Any = None,
     name: str | None = None,
     files: Mapping[str, Any] = MappingProxyType({}),
 ) -> Draft:
     """The record of a rollback that leaves these actions, with the undos that it owes. `name` is that of the branch.
 
-    `files` is what it tells of a workspace. What a fork has from its base is not its to undo: the session that did it
-    goes on and relies on it.
+    `kept` is the strategy in force, for a policy that goes on with it where `strategy` is None; `files` tells
+    of a workspace. What a fork has from its base is not its to undo: the session that did it goes on and relies on it.
     """
     undo = [
         a.seq
@@ -74,6 +75,8 @@ def rolled_back(
         "branch": name,
         **files,
     }
+    if strategy is None and kept is not None:
+        body["kept"] = values.encode(kept, at="strategy")
     there, here = version_at(e for e in tip if e.seq <= target.seq), version_at(tip)
     return Draft("rolled_back", body if there == here else body | {"version": there})
 
