@@ -41,6 +41,7 @@ _PROFILE: Final = OpenAIModelProfile(
     native_output_requires_schema_in_instructions=True,  # what the server enforces, the model does not see
     json_schema_transformer=None,  # the server takes any schema, with its bounds
     openai_chat_supports_multiple_system_messages=False,
+    openai_chat_streaming_requires_finish_reason=True,
 )
 
 
