@@ -19,15 +19,21 @@ Entry = Mapping[str, Any]
 """A task as the state has it."""
 
 
-class Task(BaseModel):
-    """One task."""
+Id = Annotated[str, Field(min_length=1, max_length=20)]
 
-    id: Annotated[str, Field(min_length=1, max_length=20, description="A short name, like 1 or 2a")]
-    title: Annotated[str, Field(min_length=1, description="What is to be done, one sentence")]
-    needs: Annotated[list[str], Field(description="The ids of tasks that have to be done before")] = []
-    done_when: Annotated[str, Field(description="By what anybody can tell that it is done")] = ""
+
+class Task(BaseModel):
+    """One task. Its texts have bounds: a small model that is held to a schema does not stop by itself."""
+
+    id: Annotated[Id, Field(description="A short name, like 1 or 2a")]
+    title: Annotated[str, Field(min_length=1, max_length=300, description="What is to be done, one sentence")]
+    needs: Annotated[
+        list[Id], Field(max_length=limits.TASKS_COUNT_MAX, description="The ids of tasks that have to be done before")
+    ] = []
+    done_when: Annotated[str, Field(max_length=300, description="By what anybody can tell that it is done")] = ""
     check: Annotated[
-        str | None, Field(description="A shell command that ends with status 0 once it is done, if there is one")
+        str | None,
+        Field(max_length=300, description="A shell command that ends with status 0 once it is done, if there is one"),
     ] = None
 
 

@@ -10,7 +10,7 @@ import functools
 import logging
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Annotated, Any, Final, overload
 from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, Field
@@ -46,19 +46,22 @@ _ALIKE: Final = 0.9
 """From this likeness on a plan counts as one that was given up before."""
 
 
+Sentence = Annotated[str, Field(max_length=limits.FACT_CHARS_MAX)]
+
+
 class Verdict(BaseModel):
     """What a judge says."""
 
     done: bool
-    missing: str = Field("", description="What is missing, if it is not done")
+    missing: str = Field("", max_length=1000, description="What is missing, if it is not done")
 
 
 class Summary(BaseModel):
     """What is kept of the beginning of a history."""
 
-    summary: str
-    facts: list[str] = Field(default_factory=list, description="What must not be lost, a sentence each")
-    questions: list[str] = Field(default_factory=list, description="What is open")
+    summary: str = Field(max_length=8000)
+    facts: list[Sentence] = Field(default_factory=list, max_length=50, description="What must not be lost")
+    questions: list[Sentence] = Field(default_factory=list, max_length=20, description="What is open")
 
 
 @overload
