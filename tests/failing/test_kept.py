@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -131,6 +132,91 @@ def test_a_restore_keeps_it_as_far_as_it_can_be_read(path: Path, damaged: str) -
         assert store.run(agent, outcome.restored.session).result == "yes"
         assert tried[:2] == ["quick", CAREFUL]
         assert "quick" not in tried[1:]
+
+
+@perdure.action(effect="repeatable", cost=lambda _: {"usd": 0.5})
+def ask_model(n: int) -> int:
+    tried.append(n)
+    if n == 2:
+        raise PaidForError
+    return n
+
+
+class PaidForError(Exception):
+    """An answer that is none, and was paid for."""
+
+    cost: ClassVar = {"usd": 0.25}
+
+
+@perdure.agent(failures=FailurePolicy(budget={"usd": 4.0}))
+def script(s: perdure.Session) -> None:
+    for n in range(20):
+        s.state["n"] = n
+        with contextlib.suppress(PaidForError):
+            ask_model(n)
+        s.save()
+        if n == 4:
+            s.ask("Go on?", key="go")
+
+
+@perdure.steps(failures=FailurePolicy(budget={"usd": 4.0}))
+def steps(s: perdure.Session) -> None:
+    n = s.state["n"] = s.state.get("n", -1) + 1
+    with contextlib.suppress(PaidForError):
+        ask_model(n)
+    if n == 4:
+        s.ask("Go on?", key="go")
+
+
+@pytest.mark.parametrize("damaged", [1, 3, -1], ids=["the first save", "an early one", "the last"])
+@pytest.mark.parametrize("code", [script, steps])
+def test_what_was_spent_behind_damage_stays_spent(path: Path, code: Any, damaged: int) -> None:
+    with perdure.open(path) as store:
+        assert store.run(code, "s").status == "waiting"
+        assert course(store).spent == {"usd": 2.25}
+        found = seqs_of(store, "s", "saved")
+    Rows(path, "s").spoil(found[damaged])
+    with perdure.open(path) as store:
+        outcome = store.run(code, "s")
+        assert outcome.restored is not None
+        other = outcome.restored.session
+        while outcome.status == "waiting":
+            for question in outcome.questions:
+                store.answer(other, question.seq, "yes")
+            outcome = store.run(code, other)
+        assert outcome.status == "failed"
+        assert "are spent" in outcome.reason
+        paid = sum(0.25 if n == 2 else 0.5 for n in tried)
+        assert 4.0 <= paid < 4.5
+        assert Course().take(store.log(other)).spent == {"usd": paid}
+
+
+def test_what_was_tried_behind_damage_is_not_tried_again(path: Path) -> None:
+    @perdure.agent(failures=FailurePolicy(after=1, strategies=("quick", "clever", CAREFUL, "last")))
+    def code(s: perdure.Session) -> str:
+        s.checkpoint("start")
+        tried.append(s.strategy)
+        if s.strategy == CAREFUL:
+            s.ask("Go on?", key="go")
+        return fail(s.strategy)
+
+    with perdure.open(path) as store:
+        assert store.run(code, "s").status == "waiting"
+        first, *_ = seqs_of(store, "s", "note")
+    Rows(path, "s").spoil(first)
+    with perdure.open(path) as store:
+        outcome = store.run(code, "s")
+        assert outcome.restored is not None
+        other = outcome.restored.session
+        store.answer(other, "go", "yes")
+        outcome = store.run(code, other)
+        assert outcome.status == "failed"
+        assert tried == ["quick", "clever", CAREFUL, CAREFUL, CAREFUL, "last"]
+
+
+@perdure.action(effect="repeatable")
+def fail(how: Any) -> str:
+    raise ValueError(f"{how} does not work")
 
 
 def test_without_a_policy_a_strategy_is_what_the_newest_rollback_says(path: Path) -> None:

@@ -31,6 +31,7 @@ FULL = os.environ.get("PERDURE_STORM") == "full"
 TRIED = 10
 """So many events of each way are tried, as far apart as that allows; in the storm every one."""
 
+LONG = pytest.mark.timeout(7200 if FULL else 120)
 RUNS_MAX = 12
 BROKEN, KILLED = 3, -signal.SIGKILL
 
@@ -223,6 +224,8 @@ def history_now(folder: Path) -> None:
             (folder / "stopped.json").write_text(json.dumps(completed(messages, shape="openai")))
 
 
+@LONG
+@pytest.mark.storm
 @pytest.mark.parametrize("way", WAYS)
 def test_whatever_happens_at_an_event_it_ends_the_same(way: str, reference: Path, place: Path) -> None:
     events = life(begin(place, "counted"), 0, way)
@@ -240,6 +243,8 @@ def test_whatever_happens_at_an_event_it_ends_the_same(way: str, reference: Path
         shutil.rmtree(folder)
 
 
+@LONG
+@pytest.mark.storm
 def test_with_its_newest_snapshot_damaged_it_goes_on_and_pays_nothing_twice(reference: Path, place: Path) -> None:
     every = life(begin(place, "counted"), 0, "killed")
     for at in range(every // 6, every, every // (40 if FULL else 5)):

@@ -226,10 +226,15 @@ class Course:
             self._counts.clear()
 
     def go_back(self, entry: Entry) -> None:
-        """A rollback. Only one with the same strategy goes on counting."""
+        """A rollback. Only one with the same strategy goes on counting.
+
+        That of a replacement tells what became of the session before it.
+        """
         if not (self.choices and self.choices[-1].do == BACK and self.choices[-1].seq == entry.seq - 1):
             self._counts.clear()
         self.inner.clear()
+        self.spent.update(entry.body.get("spent", {}))
+        self.strategies += [values.decode(told) for told in entry.body.get("tried", ())]
         if (strategy := given_by(entry)) is not None:
             self.strategies.append(strategy)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from perdure import values
 from perdure.log import choices
 from perdure.log.action import Action, Actions, Outcome, outcome_body, started_body
 from perdure.log.branch import branch
@@ -43,7 +44,8 @@ def carried(before: list[Entry], later: Iterable[Entry], opening: Entry, *, poin
     told = [_told(seq, everything[seq]) for seq, a in known.items() if _is_news(a, everything[seq])]
     entries = _numbered([*told, *_effects(everything, known, opening.seq + len(told))], opening)
     tip, there = [*branch(before), opening], branch([*before, *later])
-    return _drafts(before, [], entries, _left(tip, entries, opening, there=there, reason=reason, point=point))
+    back = _left(tip, entries, opening, there=there, reason=reason, point=point)
+    return _drafts(before, [], entries, _with_course(back, [*before, *later], [*before, *entries]))
 
 
 def begun(rung: Rung, opening: Entry, saved: Draft, *, reason: str) -> list[Draft]:
@@ -63,7 +65,7 @@ def begun(rung: Rung, opening: Entry, saved: Draft, *, reason: str) -> list[Draf
     left = _numbered(list(_effects(everything, known, point.seq)), replace(point, kind="opened"))
     tip = [opening, *kept, point]
     back = _left(tip, left, point, there=branch(rung.entries), reason=reason, point=point.seq)
-    return _drafts([], [*kept, point], left, back)
+    return _drafts([], [*kept, point], left, _with_course(back, rung.entries, [*kept, point, *left]))
 
 
 def resumed(entries: list[Entry], at: int) -> tuple[list[Told], list[Told]]:
@@ -146,6 +148,15 @@ def _left(
         kept=choices.in_force_at(there),
     )
     return replace(back, body=back.body | {"parent": point})
+
+
+def _with_course(back: Draft, there: Iterable[Entry], here: Iterable[Entry]) -> Draft:
+    """With what a failure policy must not forget: what was tried, and spent on actions that are not carried over."""
+    then, now = choices.Course().take(there), choices.Course().take(here)
+    tried = [values.encode(one, at="strategy") for one in then.strategies if one not in now.strategies]
+    spent = {unit: round(amount - now.spent[unit], 9) for unit, amount in then.spent.items()}
+    told: Body = {"tried": tried, "spent": {unit: amount for unit, amount in spent.items() if amount > 0}}
+    return replace(back, body=back.body | {name: value for name, value in told.items() if value})
 
 
 def _numbered(told: list[Told], behind: Entry) -> list[Entry]:
