@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from perdure import clock
 from perdure.cli import shape
-from perdure.cli.team_view import SECOND_US, Doing, Member, TeamView, money_told, rounds_told
+from perdure.cli.log_view import SECOND_US
+from perdure.cli.team_view import Doing, Member, TeamView, money_told, rounds_told
 from perdure.cli.text import duration
 from perdure.errors import RefusedError
 from perdure.log.branch import branch, is_reentry

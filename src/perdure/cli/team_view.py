@@ -3,51 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from perdure import clock, values
+from perdure.cli.log_view import SECOND_US, LogView
 from perdure.cli.text import duration, one_line, visible
 from perdure.errors import PerdureError
-from perdure.log.branch import REENTRY
-from perdure.stores.observing import AttemptBegan, AttemptEnded, Committed
 from perdure.team.workplace import WRITE_FILE
 from perdure.values import outward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import RenderableType
 
+    from perdure.cli.log_view import Call
     from perdure.log.entry import Entry
     from perdure.runtime.store import AgentStore
-    from perdure.stores.observing import Event
 
 SAID_CHARS: Final = 70
 """So much of a message is shown."""
 
 MODEL: Final = "model"
 """What asking a model is called in the log. A role that does so outside of its actions plans or chooses."""
-
-SECOND_US: Final = 1_000_000
-
-
-@dataclass(slots=True)
-class Call:
-    """An action: its name, the one it is inside of, and what came of it and of those inside of it."""
-
-    name: str
-    parent: int | None
-    tokens: float = 0.0
-    files: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return "thinks" if self.name == MODEL else self.name
 
 
 @dataclass(slots=True)
@@ -72,79 +53,21 @@ class Doing:
         return f"{self.action}: {self.inside}" if self.inside else self.action
 
 
-class TeamView:
-    """Reads a team's log along. What it hears of the running process (`hear`, in any thread) it takes in at `look`.
-
-    `begins`: there are lines for what begins as well.
-    """
+class TeamView(LogView):
+    """A team's log, read along."""
 
     def __init__(self, store: AgentStore, session: str, *, begins: bool = False) -> None:
-        self._store, self._session, self._begins = store, session, begins
-        self._began_s, self._read, self._looked = clock.monotonic_s(), 0, False
-        self._heard: deque[Event] = deque()
-        self._calls, self._open = dict[int, Call](), dict[int, int]()
-        self._news: list[str] = []
-        self.facts: dict[str, Any] = {}
+        super().__init__(store, session, begins=begins)
         self.members: dict[str, Member] = {}
-        self._first: tuple[float, float] | None = None
 
     # --- what it is told ----------------------------------------------------------------------------------------------
 
-    def hear(self, event: Event) -> None:
-        """An observer of the store."""
-        if event.session == self._session and isinstance(event, AttemptBegan | AttemptEnded | Committed):
-            self._heard.append(event)
-
-    def look(self) -> None:
-        """Takes in what there is to be known now."""
-        if not self._looked:
-            self._looked = True
-            self._catch_up()
-        while self._heard:
-            self._take_event(self._heard.popleft())
-
-    def _catch_up(self) -> None:
-        with contextlib.suppress(PerdureError):  # a session that is not there yet
-            self._load(None)
-            for entry in self._store.log(self._session):
-                self._take(entry, is_news=False)
-
-    def _take_event(self, event: Event) -> None:
-        if isinstance(event, Committed):
-            for entry in event.entries:
-                if entry.seq > self._read:
-                    self._take(entry)
-        elif isinstance(event, AttemptBegan):
-            parent = event.stack[-2] if len(event.stack) > 1 else None
-            self._calls.setdefault(event.seq, Call(event.name, parent))
-            self._open[event.seq] = clock.now_us()
-            if self._begins and len(event.stack) == 2:
-                self._say(event.seq, f"{self._calls[event.seq]} …")
-        elif isinstance(event, AttemptEnded):
-            self._open.pop(event.seq, None)
-
-    def _take(self, entry: Entry, *, is_news: bool = True) -> None:
-        self._read = entry.seq
-        if (take := self._TAKEN.get(entry.kind)) is not None:
-            take(self, entry)
-        if not is_news:
-            self._news.clear()
-        elif entry.kind == "owned":
-            self._open.clear()  # what was cut off before does not run
-        elif entry.kind == "saved" and entry["flags"] & REENTRY:
-            self._load(entry.seq)
-
-    def _started(self, entry: Entry) -> None:
-        of = entry["of"]
-        if of is None:  # else it is one more attempt at an action that is known
-            self._calls.setdefault(entry.seq, Call(entry["name"], entry["parent"]))
-        self._open.setdefault(entry.seq if of is None else of, entry.time_us)
+    def _began(self, seq: int, depth: int) -> None:
+        if self._begins and depth == 1:
+            self._say(seq, f"{_does(self._calls[seq])} …")
 
     def _finished(self, entry: Entry) -> None:
-        self._open.pop(entry["started"], None)
-        call = self._calls.get(entry["started"])
-        if call is None:
-            return
+        call = self._calls[entry["started"]]
         above, profile = self._above(call), self._profile(call)
         member = self.members.get(profile)
         cost = entry.body.get("cost") or {}
@@ -180,16 +103,7 @@ class TeamView:
         for member in self.members.values():
             member.asks = ""
 
-    def _left(self, _entry: Entry) -> None:
-        self._open.clear()
-
-    _TAKEN: Final[dict[str, Callable[[TeamView, Entry], None]]] = {
-        "action_started": _started,
-        "action_finished": _finished,
-        "asked": _asked,
-        "answered": _answered,
-        "rolled_back": _left,
-    }
+    _TAKEN: ClassVar = {"asked": _asked, "answered": _answered}
 
     def _load(self, at: int | None) -> None:
         """The facts as of the round that ended there."""
@@ -207,16 +121,11 @@ class TeamView:
         for seq, since_us in sorted(self._open.items()):
             path = self._above(self._calls[seq])
             if path[-1].name in self.members and len(path) > 1:
-                action = str(path[-2])
+                action = _does(path[-2])
                 before = found.get(path[-1].name)
                 began_us = before.since_us if before is not None and before.action == action else since_us
                 found[path[-1].name] = Doing(action, path[0].name if len(path) > 2 else "", began_us)
         return found
-
-    def news(self) -> list[str]:
-        """The lines that were not told yet."""
-        told, self._news = self._news, []
-        return told
 
     def line(self) -> str:
         """Where the team is, on one line."""
@@ -246,8 +155,7 @@ class TeamView:
 
     def _told(self, rounds: str) -> str:
         tokens = sum(member.tokens for member in self.members.values())
-        took = duration(clock.monotonic_s() - self._began_s)
-        return f"{self._session}: {rounds}, {tokens:,.0f} tokens, {money_told(self.facts)}, {took}"
+        return f"{self._session}: {rounds}, {tokens:,.0f} tokens, {money_told(self.facts)}, {self._took()}"
 
     @property
     def _costs(self) -> bool:
@@ -263,13 +171,6 @@ class TeamView:
         number = self.facts["round"] + 1
         self._news.append(outward.text(visible(f"round {number:<2} {profile:<{width}}  {what}")))
 
-    def _above(self, call: Call) -> list[Call]:
-        """The action and those that it is inside of, the outermost last."""
-        found = [call]
-        while (parent := self._calls.get(found[-1].parent or 0)) is not None:
-            found.append(parent)
-        return found
-
     def _profile(self, call: Call) -> str:
         return self._above(call)[-1].name
 
@@ -284,15 +185,19 @@ def money_told(facts: dict[str, Any]) -> str:
     return f"{facts['spent'].get('usd', 0.0):.4g} of {facts['investment']:g} USD"
 
 
+def _does(call: Call) -> str:
+    return "thinks" if call.name == MODEL else call.name
+
+
 def _ended(call: Call, entry: Entry) -> str:
     took = duration(entry.body.get("duration_us", 0) / SECOND_US)
     if entry["how"] == "error":
         error = entry["value"]
         said = error.get("text") or str(error.get("class", "")).rpartition(":")[2]
-        return f"{call} failed after {took}: {one_line(said, chars_max=SAID_CHARS)}"
+        return f"{_does(call)} failed after {took}: {one_line(said, chars_max=SAID_CHARS)}"
     tokens = f", {call.tokens:,.0f} tokens" if call.tokens else ""
     wrote = f", wrote {', '.join(call.files)}" if call.files else ""
-    return f"{call} done in {took}{tokens}{wrote}"
+    return f"{_does(call)} done in {took}{tokens}{wrote}"
 
 
 def _first_line(text: str) -> str:
