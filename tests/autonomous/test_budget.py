@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.autonomous.steps import spent_out
-from perdure.autonomous.tally import Tally
+from perdure.autonomous.tally import Tally, spent_out
 from tests.autonomous import playing
 from tests.autonomous.playing import call, given, judged, says, task
 

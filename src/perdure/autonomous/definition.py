@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perdure import limits
+from perdure import tools as toolsets
 from perdure.autonomous import controls, milestones
 from perdure.autonomous.given import checked_budget
 from perdure.errors import RefusedError
 from perdure.tools import Toolbox, files, notes, people, shell
 
 if TYPE_CHECKING:
+    from perdure.autonomous.given import Given
     from perdure.autonomous.milestones import Find
     from perdure.tools.toolbox import Approve
 
@@ -52,9 +54,10 @@ class Agent:
         if self.window < limits.WINDOW_TOKENS_MIN:
             raise RefusedError(f"window={self.window!r}: at least {limits.WINDOW_TOKENS_MIN} tokens")
 
-    def toolbox(self, folder: Path, approve: Approve) -> Toolbox:
-        """Its tools for a folder. Raises `RefusedError` for one that has the name of a tool of the loop."""
+    def toolbox(self, folder: Path, given: Given) -> Toolbox:
+        """Its tools for a folder, and those that it was given. Raises `RefusedError` where two have one name."""
         made = self.tools(folder)
         if taken := [one.name for one in made if one.name in controls.CONTROLS]:
             raise RefusedError(f"the tool {taken[0]!r} has the name of one of the loop's own: give it another")
-        return Toolbox.of(made, approve=approve, passing=made.passing)
+        allowed = toolsets.web(allow=given.allow) if given.allow else Toolbox()
+        return Toolbox.of(made, allowed, approve=given.approve or self.approve, passing=made.passing)

@@ -10,9 +10,10 @@ from typing import Any, Final, get_args
 
 from perdure import limits
 from perdure.errors import RefusedError
+from perdure.tools.internet.addresses import Allowed
 from perdure.tools.toolbox import Approve
 
-NAMES: Final = ("goal", "model", "workspace", "rules", "budget", "approve", "window")
+NAMES: Final = ("goal", "model", "workspace", "rules", "budget", "approve", "window", "allow")
 """What the input of an agent may say."""
 
 UNITS: Final = ("steps", "seconds", "tokens", "usd")
@@ -23,7 +24,8 @@ UNITS: Final = ("steps", "seconds", "tokens", "usd")
 class Given:
     """The input of an agent. What is None, or empty, is as the code declares it.
 
-    `budget` by unit; `approve` says before which calls a person is asked; `window` is how many tokens the model takes.
+    `budget` by unit; `approve` says before which calls a person is asked; `window` is how many tokens the model takes;
+    `allow` are hosts that it may fetch pages from, beside the tools that its code gives it.
     """
 
     goal: str
@@ -33,6 +35,7 @@ class Given:
     budget: Mapping[str, float] = field(default_factory=dict)
     approve: Approve | None = None
     window: int | None = None
+    allow: tuple[str, ...] = ()
 
 
 def given_in(told: Any) -> Given:
@@ -44,15 +47,20 @@ def given_in(told: Any) -> Given:
         raise RefusedError(f"the input of an agent has no {unknown[0]!r}; it is a goal, or has {', '.join(NAMES)}")
     if not isinstance(said.get("goal"), str) or not said["goal"].strip():
         raise RefusedError("an agent begins with a goal: give it as the input, a text")
-    rules = said.get("rules", ())
-    if isinstance(rules, str) or not all(isinstance(rule, str) for rule in rules):
-        raise RefusedError(f"rules is a list of texts, not {rules!r:.100}")
+    texts = {name: _texts(name, said.get(name, ())) for name in ("rules", "allow")}
+    Allowed.of(texts["allow"], ())
     if said.get("approve") is not None and said["approve"] not in get_args(Approve):
         raise RefusedError(f"approve={said['approve']!r}: it is one of {', '.join(get_args(Approve))}")
     window = said.get("window")
     if window is not None and (type(window) is not int or window < limits.WINDOW_TOKENS_MIN):
         raise RefusedError(f"window={window!r}: it is a number of tokens from {limits.WINDOW_TOKENS_MIN} on")
-    return Given(**{**said, "rules": tuple(rules), "budget": checked_budget(said.get("budget") or {})})
+    return Given(**{**said, **texts, "budget": checked_budget(said.get("budget") or {})})
+
+
+def _texts(name: str, told: Any) -> tuple[str, ...]:
+    if not isinstance(told, list | tuple) or not all(isinstance(one, str) for one in told):
+        raise RefusedError(f"{name} is a list of texts, not {told!r:.100}")
+    return tuple(told)
 
 
 def checked_budget(told: Any) -> dict[str, float]:

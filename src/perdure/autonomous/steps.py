@@ -21,7 +21,7 @@ from perdure.autonomous import plan as plans
 from perdure.autonomous.definition import Agent
 from perdure.autonomous.given import Given, checked_budget, folder_of, given_in
 from perdure.autonomous.plan import Plan
-from perdure.autonomous.tally import Tally, tried
+from perdure.autonomous.tally import Tally, spent_out, tried
 from perdure.errors import DeadEndError, RefusedError
 from perdure.models import ask
 from perdure.recovery import ProgressPolicy, aexplored
@@ -41,6 +41,9 @@ APPEND_ONLY: Final = ("rules", "facts", "history")
 
 NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 """No options."""
+
+WORKSPACE: Final = Folder(folder_of, conflicts="keep", stays=True)
+"""The files of an agent, unless its code says otherwise."""
 
 _ALIKE: Final = 0.9
 """From this likeness on a plan counts as one that was given up before."""
@@ -81,10 +84,10 @@ def agent(make: Any = None, /, **options: Any) -> Any:
     """Declares a function that gives an `Agent` as one to be run: `perdure run file.py:function --input '"the goal"'`.
 
     The input is the goal, or `{"goal": …, "model": …, "workspace": …, "rules": […], "budget": {…}, "approve": …,
-    "window": …}`. Its files are those of the folder, and roll back with the state; `failures` is `policy()` and
-    `progress` `ProgressPolicy()` unless others are said. The session completes with the agent's result; out of budget
-    it is idle until more is sent to it: `{"usd": 1}`. A text that is sent to it is told to the model at its next step.
-    `options` are those of `perdure.steps`.
+    "window": …, "allow": […]}`. Its files are those of the folder, and roll back with the state; `failures` is
+    `policy()` and `progress` `ProgressPolicy()` unless others are said. The session completes with the agent's result;
+    out of budget it is idle until more is sent to it: `{"usd": 1}`. A text that is sent to it is told to the model at
+    its next step. `options` are those of `perdure.steps`.
     """
 
     def declare(function: Callable[[], Agent]) -> Callable[[AsyncSession], Any]:
@@ -100,7 +103,7 @@ def declared(make: Callable[[], Agent], options: Mapping[str, Any] = NONE) -> Ca
     async def step(s: AsyncSession) -> None:
         loop = lives.get(s)
         if loop is None:
-            loop = lives[s] = Loop(make(), given_in(s.input), folder_of(s))
+            loop = lives[s] = Loop(make(), given_in(s.input), s.folder or folder_of(s))
         await loop.step(s)
 
     step = functools.wraps(make)(step)
@@ -108,7 +111,7 @@ def declared(make: Callable[[], Agent], options: Mapping[str, Any] = NONE) -> Ca
     chosen = {
         "failures": dead_ends.policy(),
         "progress": ProgressPolicy(),
-        "workspace": Folder(folder_of, conflicts="keep"),
+        "workspace": WORKSPACE,
         **options,
     }
     return steps(append_only=APPEND_ONLY, **chosen)(step)
@@ -119,15 +122,14 @@ class Loop:
 
     def __init__(self, agent: Agent, given: Given, folder: Path) -> None:
         self._agent, self._given = agent, given
-        self._tools = agent.toolbox(folder, given.approve or agent.approve)
+        self._tools = agent.toolbox(folder, given)
         self._offered = [*self._tools.definitions(), *controls.CONTROLS.definitions()]
         self._window = given.window or agent.window
         self._folder = folder
         self._tally = Tally()
 
-    @property
-    def _model(self) -> Any:
-        model = self._given.model or self._agent.model
+    def _model(self, s: AsyncSession) -> Any:
+        model = s.state["agent"]["model"] or self._agent.model
         if model is None:
             raise RefusedError("an agent needs a model: name one in its input, or where it is declared")
         return model
@@ -161,6 +163,7 @@ class Loop:
         agent, given = self._agent, self._given
         s.state["agent"] = {
             "goal": given.goal,
+            "model": given.model,
             "budget": {**agent.budget, **given.budget},
             "rollbacks": 0,
             "judging": None,
@@ -236,7 +239,7 @@ class Loop:
             self._say(s, prompts.GO_ON)
         answer = await ask(
             s,
-            self._model,
+            self._model(s),
             "",
             system=self._system(s),
             history=history,
@@ -347,19 +350,13 @@ class Loop:
     async def _ask(self, s: AsyncSession, question: str, *, output_type: Any, name: str) -> Any:
         return await ask(
             s,
-            self._model,
+            self._model(s),
             question,
             system=self._system(s),
             output_type=output_type,
             settings=self._agent.settings,
             name=name,
         )
-
-
-def spent_out(budget: Mapping[str, float], spent: Mapping[str, float]) -> str:
-    """What of a budget is spent; "" for nothing."""
-    over = [unit for unit, most in budget.items() if spent.get(unit, 0) >= most]
-    return ", ".join(f"{spent.get(unit, 0):g} of {budget[unit]:g} {unit} are spent" for unit in over)
 
 
 def _is_budget(sent: Mapping[Any, Any]) -> bool:

@@ -16,7 +16,7 @@ from perdure.session.rules import call as calls
 from perdure.session.rules.strategy import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from perdure.log.entry import Entry
 
@@ -58,6 +58,12 @@ class Tally:
     def told(self) -> dict[str, Any]:
         """As it is recorded."""
         return {"spent": dict(self.spent), "rollbacks": self.rollbacks}
+
+
+def spent_out(budget: Mapping[str, float], spent: Mapping[str, float]) -> str:
+    """What of a budget is spent; "" for nothing."""
+    over = [unit for unit, most in budget.items() if spent.get(unit, 0) >= most]
+    return ", ".join(f"{spent.get(unit, 0):g} of {budget[unit]:g} {unit} are spent" for unit in over)
 
 
 def tried(entries: Sequence[Entry]) -> list[dict[str, Any]]:

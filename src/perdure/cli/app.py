@@ -27,6 +27,7 @@ from perdure.cli import (
     looking,
     moving,
     options,
+    pursuing,
     replaying,
     running,
     team_files,  # noqa: F401 - it adds commands
@@ -69,6 +70,7 @@ app.command(rich_help_panel=RUN)(checking.demo)
 app.command(rich_help_panel=RUN)(running.run)
 app.command(rich_help_panel=RUN)(running.resume)
 app.command(rich_help_panel=RUN)(running.retry)
+app.command(rich_help_panel=RUN)(pursuing.agent)
 app.add_typer(teaming.app, name="team", rich_help_panel=RUN)
 app.command(rich_help_panel=LOOK)(looking.ls)
 app.command(rich_help_panel=LOOK)(looking.show)

@@ -1,4 +1,4 @@
-"""A run that is looked at: its log, read along, and what the process that runs it says of what it does at this moment."""
+"""A run that is looked at: its log, read along, and what the process that runs it does at this moment."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -130,10 +131,15 @@ def show(
         return
     with where.open() as opened:
         found = opened.detail(session, branch=None if branch is None else as_point(branch))
+        shown: Any = importlib.import_module("perdure.cli.agent_overview") if found.info.form == "steps" else None
+        autonomous = None if shown is None else shown.overview(opened, session)
     if as_json:
-        output.document(shape.detail(found, where))
+        told = None if autonomous is None else shown.document(autonomous)
+        output.document({**shape.detail(found, where), "agent": told})
         return
     _header(found)
+    if autonomous is not None:
+        shown.tell(autonomous, found.info, where)
     if found.circling:
         output.say(f"it goes in circles: {found.circling}")
     _section("restore points", [_point(p) for p in found.points], ("seq", "name", "reason", "", "age"), number)

@@ -7,13 +7,13 @@ import importlib
 import json
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from perdure.cli import failing, foreseeing, options, output, shape
+from perdure.cli import asking, failing, foreseeing, options, output, shape
+from perdure.cli.lacking import Lacking, is_autonomous, is_team, with_lack
 from perdure.cli.place import Place, place
 from perdure.cli.text import as_point, chosen_by, decisions, one_line, visible, written
 from perdure.errors import DivergedError, EntryError, PerdureError
@@ -113,14 +113,18 @@ def resume(
             foreseeing.show(opened.preview_resume(session), as_json=as_json)
             return
         fn = load(entry) if (entry := opened.info(session).entry) else None
-        outcome = watched(
-            opened,
-            session,
-            fn,
-            show=progress,
-            as_json=as_json,
-            go=lambda: opened.resume(session, accept_change=accept_change, wait_s=wait, restore=restore),
-        )
+
+        def go() -> Outcome:
+            return watched(
+                opened,
+                session,
+                fn,
+                show=progress,
+                as_json=as_json,
+                go=lambda: opened.resume(session, accept_change=accept_change, wait_s=wait, restore=restore),
+            )
+
+        outcome = asking.until_answered(opened, session, go, as_json=as_json) if is_autonomous(fn) else go()
         outcome = with_lack(opened, session, fn, outcome)
     end(outcome, session, where, as_json=as_json)
 
@@ -172,19 +176,6 @@ def load(target: str) -> Callable[..., Any]:
         raise EntryError(f"{target} cannot be imported: {type(error).__name__}: {error}") from error
 
 
-def with_lack(store: AgentStore, session: str, fn: Callable[..., Any] | None, outcome: Outcome) -> Outcome:
-    """The outcome; of an idle team, with what it lacks as the reason."""
-    if outcome.status != "idle" or not is_team(fn):
-        return outcome
-    facts = store.state_at(session, parts=["team"])["team"]
-    return replace(outcome, reason=importlib.import_module("perdure.team.steps").lack(facts))
-
-
-def is_team(fn: Callable[..., Any] | None) -> bool:
-    """Whether this is the function of a team."""
-    return hasattr(fn, "hire")
-
-
 def find_from_here() -> None:
     """Modules are found from the current folder, too."""
     here = str(Path.cwd())
@@ -204,10 +195,8 @@ def watched(
     """Runs and watches `fn`. What the agent prints goes to stderr when stdout is for one JSON document."""
     progress = importlib.import_module("perdure.cli.progress")
     aside = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
-    is_shown, view = sys.stderr.isatty() if show is None else show, None
-    if is_shown and is_team(fn):
-        team_view = importlib.import_module("perdure.cli.team_view")
-        view = team_view.TeamView(store, session, begins=not sys.stderr.isatty())
+    is_shown = sys.stderr.isatty() if show is None else show
+    view = _view(store, session, fn) if is_shown else None
     with aside, progress.Progress(store, session, show=is_shown, view=view):
         try:
             return go()
@@ -215,6 +204,16 @@ def watched(
             # One more would end the process before it has said how the session stands.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             return Outcome("interrupted", reason="ended at once by a signal")
+
+
+def _view(store: AgentStore, session: str, fn: Callable[..., Any] | None) -> Any:
+    """What looks on at a team or an autonomous agent; None for any other function."""
+    begins = not sys.stderr.isatty()
+    if is_team(fn):
+        return importlib.import_module("perdure.cli.team_view").TeamView(store, session, begins=begins)
+    if is_autonomous(fn):
+        return importlib.import_module("perdure.cli.agent_view").AgentView(store, session, begins=begins)
+    return None
 
 
 def given_input(text: str | None, plain: str | None) -> Any:
@@ -308,9 +307,8 @@ def tell_question(question: Question, session: str, where: Place) -> None:
 
 
 def _idle(outcome: Outcome, session: str, where: Place) -> None:
-    if outcome.reason:
-        more = ("invest", session, "USD") if outcome.reason.endswith("spent") else ("rounds", session, "N")
-        output.warn(f"{session} is idle: {outcome.reason}. For more: {where.command('team', *more)}")
+    if isinstance(outcome, Lacking):
+        output.warn(f"{session} is idle: {outcome.reason}. For more: {where.command(*outcome.more)}")
     else:
         output.warn(f"{session} is idle: nothing was sent. {where.command('send', session, 'TEXT')}")
     output.warn(f"then: {where.command('resume', session)}")

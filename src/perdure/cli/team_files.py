@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli import options, output, running
+from perdure.cli import lacking, options, output, running
 from perdure.cli.place import place
 from perdure.cli.teaming import app
 from perdure.cli.text import chosen_by
@@ -95,7 +95,7 @@ def resume(
         outcome = running.watched(
             opened, session, fn, show=progress, as_json=as_json, go=lambda: opened.run(fn, session, create=False)
         )
-        outcome = running.with_lack(opened, session, fn, outcome)
+        outcome = lacking.with_lack(opened, session, fn, outcome)
     running.end(outcome, session, where, as_json=as_json)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 import perdure
-from perdure.cli import options, output, running
+from perdure.cli import lacking, options, output, running
 from perdure.cli.place import place
 from perdure.cli.text import chosen_by, one_line
 from perdure.errors import RefusedError
@@ -93,7 +93,7 @@ def run(
             as_json=as_json,
             go=lambda: opened.run(function, session, input=given, wait_s=wait, accept_change=accept_change),
         )
-        outcome = running.with_lack(opened, session, fn, outcome)
+        outcome = lacking.with_lack(opened, session, fn, outcome)
         if outcome.status == "completed":
             _tell_files(opened, session)
     running.end(outcome, session, where, as_json=as_json)

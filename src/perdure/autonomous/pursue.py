@@ -1,0 +1,12 @@
+"""The agent that `perdure agent` runs unless another is named: files, commands, questions, notes, any model."""
+
+from __future__ import annotations
+
+from perdure.autonomous.definition import Agent
+from perdure.autonomous.steps import agent
+
+
+@agent
+def pursue() -> Agent:
+    """Pursues a goal in a folder."""
+    return Agent()
