@@ -35,7 +35,8 @@ class Agent:
     `tools` makes its tools for the folder that it works in. `about` takes the place of what it is told of how to work.
     `rules` are shown with each request. `budget` by unit: steps (requests to models), seconds (in actions), tokens,
     usd. `window` is how many tokens the model takes. `judge` is a program that judges the result before the session
-    completes; `settings` are those of `perdure.models.ask`; `milestones` tells which calls reach one.
+    completes; `settings` are those of `perdure.models.ask`; `milestones` tells which calls reach one. `seed` is a
+    folder whose files are copied into its own before it begins, if that is empty.
     """
 
     model: Any = None
@@ -48,6 +49,7 @@ class Agent:
     judge: Judge | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     milestones: Find = milestones.found
+    seed: Path | None = None
 
     def __post_init__(self) -> None:
         checked_budget(self.budget)

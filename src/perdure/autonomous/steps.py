@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from pydantic import BaseModel, Field
 
 from perdure import limits, values
-from perdure.autonomous import controls, dead_ends, milestones, prompts, window
+from perdure.autonomous import controls, dead_ends, milestones, prompts, seed, window
 from perdure.autonomous import plan as plans
 from perdure.autonomous.definition import Agent
 from perdure.autonomous.given import Given, checked_budget, folder_of, given_in
@@ -140,6 +140,7 @@ class Loop:
         """Does what is next. Every way through it ends with a state from which the next step goes on."""
         if "agent" not in s.state:
             self._begin(s)
+            await self._seed(s)
             await s.checkpoint(dead_ends.START)
             return
         state, spent = s.state, await self._look_back(s)
@@ -175,6 +176,10 @@ class Loop:
         s.state["facts"], s.state["questions"], s.state["tried"] = [], [], []
         s.state["plan"] = {"revision": 0, "tasks": []}
         s.state["history"] = []
+
+    async def _seed(self, s: AsyncSession) -> None:
+        if self._agent.seed is not None and await s.call(seed.is_empty, self._folder):
+            await s.call(seed.copy, self._agent.seed, self._folder)
 
     async def _look_back(self, s: AsyncSession) -> Mapping[str, float]:
         """What was spent. If a branch was left meanwhile, what was tried on it is noted.
