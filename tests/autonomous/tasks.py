@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -23,15 +22,21 @@ GOALS = {
 Check = Callable[[Path, str], str]
 
 
-@functools.cache
-def example(name: str) -> ModuleType:
-    """The module of an example, as `perdure run` loads it."""
+def _loaded(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+_LOADED = {name: _loaded(name) for name in GOALS}
+
+
+def example(name: str) -> ModuleType:
+    """The module of an example."""
+    return _LOADED[name]
 
 
 def given(name: str, folder: Path) -> dict[str, Any]:

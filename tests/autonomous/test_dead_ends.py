@@ -5,56 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import perdure
 from perdure import autonomous
 from perdure.tools import Toolbox, files
-from tests.autonomous import playing
+from tests.autonomous import dead_end, playing
 from tests.autonomous.playing import call, given, judged, says, task
-
-SENT: list[str] = []
-
-
-@perdure.action(effect="once")
-def send(text: str) -> str:
-    """Sends a letter, which nobody can take back."""
-    SENT.append(text)
-    return "sent"
+from tests.crash import outside
 
 
-def unbooked(room: str) -> None:
-    SENT.append(f"not {room}")
-
-
-@perdure.action(effect="once", undo=unbooked)
-def book(room: str) -> str:
-    """Books a room."""
-    SENT.append(room)
-    return "booked"
-
-
-def tools(folder: Path) -> Toolbox:
-    return Toolbox.of(playing.tools(folder), send, book)
-
-
-LOOPS = [says(call("list_files"))] * 20
-TASK = task("1", "write a good report", check="grep -q good report.md")
-
-DRAFT = call("write_file", path="report.md", text="a first draft, " * 20)
-BREAK = [call("write_file", path="report.md", text="broken"), call("delete_file", path="base.txt")]
-SECOND, THIRD = {"system": "take small steps"}, {"system": "fundamentally different"}
-
-DEAD_END = [
-    playing.plan(TASK),
-    # The first way: a draft, and then the same call again and again.
-    says(DRAFT, call("send", text="to all"), call("book", room="r1")),
-    *LOOPS[:6],
-    # The second: breaks files, and gives up.
-    {**SECOND, **says(*BREAK)},
-    {**SECOND, **says(call("give_up", reason="it cannot be mended"))},
-    # The third: works.
-    {**THIRD, **says(call("write_file", path="report.md", text="a good report"))},
-    {**THIRD, **says(call("finish_task", result="a good one"))},
-]
+@pytest.fixture(autouse=True)
+def _outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "FILE", tmp_path / "outside")
 
 
 def run(store: perdure.AgentStore, agent: Any, folder: Path) -> perdure.Outcome:
@@ -62,26 +25,24 @@ def run(store: perdure.AgentStore, agent: Any, folder: Path) -> perdure.Outcome:
 
 
 def test_the_third_way_works_with_the_files_of_the_plan(folder: Path) -> None:
-    SENT.clear()
     (folder / "base.txt").write_text("base")
     with perdure.open("memory:") as store:
-        outcome = run(store, playing.agent(DEAD_END, tools=tools), folder)
+        outcome = run(store, playing.agent(dead_end.SCRIPT, tools=dead_end.tools), folder)
         assert (outcome.status, outcome.result) == ("completed", "a good one"), outcome
         assert {path.name: path.read_text() for path in folder.iterdir()} == {
             "base.txt": "base",
             "report.md": "a good report",
         }
-        assert SENT == ["to all", "r1", "not r1"]
+        assert outside.seen() == ["send to all", "book r1", "unbook r1"]
         choices = store.detail("q").choices
         assert [(one.do, one.strategy.name) for one in choices] == [("next", "careful"), ("next", "different")]
         assert [action.call for action in store.detail("q").standing] == ["send(text='to all')"]
 
 
 def test_it_is_told_what_was_tried_what_was_undone_and_what_stands(folder: Path) -> None:
-    SENT.clear()
     (folder / "base.txt").write_text("base")
     with perdure.open("memory:") as store:
-        run(store, playing.agent(DEAD_END, tools=tools), folder)
+        run(store, playing.agent(dead_end.SCRIPT, tools=dead_end.tools), folder)
         first, second = store.state_at("q")["tried"]
     assert "goes in circles" in first["reason"]
     assert (first["to"], first["strategy"]) == ("first draft", "careful")
@@ -96,7 +57,7 @@ def test_it_is_told_what_was_tried_what_was_undone_and_what_stands(folder: Path)
 
 def test_when_every_way_was_tried_all_of_it_is_kept(folder: Path) -> None:
     script = [
-        {**playing.plan(TASK), "repeat": True},
+        {**playing.plan(dead_end.TASK), "repeat": True},
         {**says(call("give_up", reason="hopeless")), "repeat": True},
     ]
     with perdure.open("memory:") as store:
@@ -109,7 +70,7 @@ def test_when_every_way_was_tried_all_of_it_is_kept(folder: Path) -> None:
 
 def test_a_person_helps_one_that_has_given_up(folder: Path) -> None:
     script = [
-        {**playing.plan(TASK), "repeat": True},
+        {**playing.plan(dead_end.TASK), "repeat": True},
         {"match": "A person says: use the other file", **says(call("write_file", path="report.md", text="good"))},
         {"match": "made report.md", **says(call("finish_task", result="done"))},
         {**says(call("give_up", reason="hopeless")), "repeat": True},

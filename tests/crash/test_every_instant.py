@@ -21,8 +21,9 @@ from perdure.session.keeping.keyframer import Keyframer
 from perdure.session.rules.core import Journal
 from perdure.session.rules.ledger import Ledger
 from perdure.stores import open_store
-from perdure.testing import Report, crash_everywhere
+from perdure.testing import CrashPoint, Report, crash_everywhere
 from perdure.testing.broken import Passing, WritesOneByOne
+from perdure.testing.crash import _spread
 from tests.crash import outside
 from tests.crash.agents import BENCHES, Bench, look, pays_and_books, poll, send, serves, streams, takes_turns, works
 from tests.crash.outside import happens
@@ -356,6 +357,16 @@ def test_only_the_points_asked_for_are_tried() -> None:
     assert (report.killed, report.lives) == ({"effect.after": 1}, 2)
     with pytest.raises(perdure.PerdureError, match=r"no such crash points: effect\.never"):
         crash_everywhere(saves_once, points=["effect.never"])
+
+
+def test_at_most_so_many_instants_are_tried_from_the_first_to_the_last() -> None:
+    for most, killed in ((0, 0), (1, 1), (2, 2), (99, 17)):
+        report = crash_everywhere(saves_once, most=most)
+        assert (sum(report.killed.values()), report.lives) == (killed, 1 + killed)
+    every = [CrashPoint("append.before", n) for n in range(1, 12)]
+    assert [point.hit for point in _spread(every, 3)] == [1, 6, 11]
+    with pytest.raises(perdure.PerdureError, match="most=-1"):
+        crash_everywhere(saves_once, most=-1)
 
 
 def test_a_doubt_is_put_to_a_settle_of_ones_own(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def reports() -> None:
     assert_type(report, Report)
     assert_type(report.missed, tuple[CrashPoint, ...])
     assert_type(report.lives, int)
-    crash_everywhere(worker, settle="truth", points=["append.after"], pairs=3)
+    crash_everywhere(worker, settle="truth", points=["append.after"], most=9, pairs=3)
     crash_everywhere(agent, form="handle", store=lambda folder: f"sqlite:///{folder}/a.db", folder=Path("lives"))
     crash_everywhere(agent, commands=[Command("pause", "send"), Command("message", value=1)])
     Command("stop")  # type: ignore[arg-type]

@@ -68,6 +68,7 @@ def crash_everywhere(
     store: Callable[[Path], str | Store] | None = None,
     form: Literal["handle"] | None = None,
     points: Collection[str] | None = None,
+    most: int | None = None,
     pairs: int = 0,
     fresh: Callable[[], object] | None = None,
     folder: Path | None = None,
@@ -82,8 +83,9 @@ def crash_everywhere(
     for actions (by name): a list gives one after another, a callable is called. `messages` are sent once the session
     is idle, `commands` are said while it runs, each once, by another process. `settle` decides about what is in doubt,
     by default by what really happened. `store` gives the store for a folder (its URL, or the store itself);
-    `form="handle"` calls the agent within `store.session(…)`; `points` are the names of those to try; so many `pairs`
-    of points kill twice. `fresh` is called before each life; `folder` is where lives are, and a failed one is left.
+    `form="handle"` calls the agent within `store.session(…)`; `points` are the names of those to try, at `most` so many
+    instants, spread evenly over the run; so many `pairs` of points kill twice. `fresh` is called before each life;
+    `folder` is where lives are, and a failed one is left.
 
     Each process is a fork: nothing that it does to memory is seen here. Raises `RefusedError` where there is no fork.
     """
@@ -100,13 +102,15 @@ def crash_everywhere(
         commands,
     )
     _check_points(points)
+    if most is not None and most < 0:
+        raise RefusedError(f"most={most}: so many instants cannot be tried; it is 0 or more")
     with _folder(folder) as place:
         lives = _Lives(trial, place, fresh)
         unharmed = lives.live(())
         _check_completed(unharmed, trial)
         every = points_of(unharmed.ended.reached, points)
         killed, missed = Counter[str](), list[CrashPoint]()
-        for kills in [*((point,) for point in every), *_pairs(every, pairs)]:
+        for kills in [*((point,) for point in _spread(every, most)), *_pairs(every, pairs)]:
             life = lives.live(kills, unharmed)
             killed.update(point.name for point in life.kills)
             missed += kills[len(life.kills) : 1]
@@ -126,6 +130,13 @@ def _check_points(points: Collection[str] | None) -> None:
     unknown = sorted(set(points or ()) - set(faults.POINTS))
     if unknown:
         raise RefusedError(f"no such crash points: {', '.join(unknown)}; there are: {', '.join(faults.POINTS)}")
+
+
+def _spread(every: list[CrashPoint], most: int | None) -> list[CrashPoint]:
+    """So many of them at most, the first and the last among them."""
+    if most is None or most >= len(every):
+        return every
+    return [every[round(n * (len(every) - 1) / max(most - 1, 1))] for n in range(most)]
 
 
 def _pairs(every: list[CrashPoint], count: int) -> list[tuple[CrashPoint, CrashPoint]]:
