@@ -221,7 +221,7 @@ def test_a_dead_end_is_left_another_way_and_shown(place: Place) -> None:
     assert "back to plan (#" in err
     assert "with its files: " in err
     assert "nobody understands it" in err
-    assert "; now careful" in err
+    assert "trying 'careful'" in err
     shown = place.run("show", ID)[1]
     for line in (
         "(plan), then careful, ",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rich.console import Group
@@ -16,6 +17,7 @@ from perdure.cli.log_view import SECOND_US, LogView
 from perdure.cli.text import duration, one_line, visible
 from perdure.errors import PerdureError
 from perdure.log import points
+from perdure.log.choices import BY
 from perdure.session.rules import call as calls
 from perdure.session.rules.strategy import name_of
 from perdure.stores.observing import AttemptBegan, Spoken
@@ -32,12 +34,26 @@ SAID_CHARS: Final = 100
 """So much of a text is shown in a line."""
 
 SPOKEN_CHARS: Final = 400
-"""So much is shown of the end of what a model is saying."""
+"""So much is shown of the end of what a model is saying, and of its beginning once it has ended."""
 
 TASKS_SHOWN: Final = 12
 """So many tasks of the plan are shown, around the one that is worked on."""
 
 _REQUESTS: Final = dict(zip(REQUESTS, ("plans", "thinks", "judges", "sums up what was done"), strict=True))
+
+
+@dataclass(slots=True)
+class Speech:
+    """What a model has said until now in reply to the request that begins with record `seq`: its two ends."""
+
+    seq: int = 0
+    beginning: str = ""
+    end: str = ""
+
+    def add(self, text: str) -> None:
+        """It has said this, too."""
+        self.beginning += text[: SPOKEN_CHARS - len(self.beginning)]
+        self.end = (self.end + text)[-SPOKEN_CHARS:]
 
 
 class AgentView(LogView):
@@ -51,17 +67,18 @@ class AgentView(LogView):
         self.asks = ""
         self._tally = Tally()
         self._texts, self._named = dict[int, str](), dict[int, str]()
-        self._spoken: tuple[int, str] = (0, "")
+        self._spoken = Speech()
 
     # --- what it is told ----------------------------------------------------------------------------------------------
 
     def _take_event(self, event: Event) -> None:
         if isinstance(event, Spoken):
-            seq, text = self._spoken
-            self._spoken = event.seq, ((text if seq == event.seq else "") + event.text)[-SPOKEN_CHARS:]
+            if event.seq != self._spoken.seq:
+                self._spoken = Speech(event.seq)
+            self._spoken.add(event.text)
             return
-        if isinstance(event, AttemptBegan) and event.seq == self._spoken[0]:
-            self._spoken = 0, ""  # the reply comes anew
+        if isinstance(event, AttemptBegan) and event.seq == self._spoken.seq:
+            self._spoken = Speech()  # the reply comes anew
         super()._take_event(event)
 
     def _take(self, entry: Entry, *, is_news: bool = True) -> None:
@@ -95,7 +112,7 @@ class AgentView(LogView):
     def _rolled_back(self, entry: Entry) -> None:
         name = self._named.get(entry["to"])
         strategy = name_of(values.decode(entry["strategy"]))
-        then = "" if strategy is None else f"; now {strategy}"
+        then = "" if strategy is None or entry["by"] == BY else f"; now {strategy}"  # a policy's reason names it
         files = " with its files" if entry.body.get("files") else ""
         why = one_line(entry["reason"] or "", chars_max=2 * SAID_CHARS)
         self._line(f"back to {name or 'record'} (#{entry['to']}){files}: {why}{then}")
@@ -160,8 +177,8 @@ class AgentView(LogView):
             if self._calls[seq].parent is None:
                 for_s = duration((clock.now_us() - since_us) / SECOND_US)
                 told.append(Text(_shown(f"{self._does(seq)}  {for_s}"), style="bold"))
-            if seq == self._spoken[0]:
-                told.append(Text(_shown(self._spoken[1].strip().replace("\n", " ")), style="dim"))
+            if seq == self._spoken.seq:
+                told.append(Text(_shown(" ".join(self._spoken.end.split())), style="dim"))
         return told
 
     def _does(self, seq: int) -> str:
@@ -175,7 +192,7 @@ class AgentView(LogView):
             said = error.get("text") or str(error.get("class", "")).rpartition(":")[2]
             return f"{self._does(seq)} failed after {took}: {one_line(said, chars_max=SAID_CHARS)}"
         tokens = (entry.body.get("cost") or {}).get("tokens")
-        text = one_line(self._spoken[1], chars_max=SAID_CHARS) if self._spoken[0] == seq else ""
+        text = one_line(self._spoken.beginning, chars_max=SAID_CHARS) if self._spoken.seq == seq else ""
         return (
             f"{self._does(seq)} done in {took}"
             + (f", {tokens:,.0f} tokens" if tokens else "")

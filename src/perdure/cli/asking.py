@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -27,7 +28,9 @@ def until_answered(store: AgentStore, session: str, go: Callable[[], Outcome], *
     Doubts are left to `settle`, and answers that a schema describes to `answer`.
     """
     outcome = go()
-    while outcome.status == "waiting" and not as_json and is_terminal() and _ask_all(store, session, outcome.questions):
+    while outcome.status == "waiting" and not as_json and is_terminal():
+        if not _ask_all(store, session, outcome.questions):
+            return replace(outcome, questions=store.questions(session))
         outcome = go()
     return outcome
 
