@@ -134,6 +134,35 @@ def test_an_append_only_part_is_found_when_an_old_item_is_rewritten(store):
     assert store.state_at("a")["log"][7] == {"n": "rewritten"}
 
 
+def test_steps_store_an_old_item_that_was_rewritten_when_they_complete_at_the_latest(store):
+    @perdure.steps(append_only=["log"])
+    def steps(s):
+        if "log" not in s.state:
+            s.state["log"] = [{"n": n} for n in range(4000)]
+        elif s.state["log"][7]["n"] == 7:
+            s.state["log"][7]["n"] = "rewritten"
+            s.state["log"].append({"n": 4000})
+        else:
+            s.complete(None)
+
+    store.run(steps, "s")
+    assert store.state_at("s")["log"][7] == {"n": "rewritten"}
+
+
+def test_a_step_that_does_nothing_but_rewrite_an_old_item_has_done_something(store):
+    @perdure.steps(append_only=["log"])
+    def steps(s):
+        if "log" not in s.state:
+            s.state["log"] = [{"n": n} for n in range(4000)]
+        elif s.state["log"][7]["n"] == 9:
+            s.complete(None)
+        else:
+            s.state["log"][7]["n"] += 1
+
+    store.run(steps, "s")
+    assert [store.state_at("s", point.seq)["log"][7]["n"] for point in store.snapshots("s")] == [7, 8, 9, 9]
+
+
 def test_strict_append_only_raises(store):
     s = store.session("a", append_only=["log"], strict=True)
     s.state["log"] = [{"n": 1}]

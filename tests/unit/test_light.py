@@ -15,7 +15,7 @@ from perdure.state.shadow import Shadow
 def state():
     return {
         "messages": [{"id": n, "text": f"message {n}"} for n in range(40)],
-        "doc": {"plan": [{"title": "a", "done": False}], "budget": {"tokens": 0, "usd": 0.0}, "tags": ["x"]},
+        "doc": {"plan": [{"title": "a", "done": False}], "budget": {"tokens": 0, "usd": 0.0}, "tags": ["x"], "title": "a"},
     }
 
 
@@ -39,7 +39,45 @@ def rename_a_key(s):
 
 
 def append_a_nested_item(s):
-    s["messages"].append({"id": 40, "parts": [1, 2]})
+    s["messages"].append({"id": 40, "parts": [1, {"kind": "text", "of": []}]})
+
+
+def empty_a_list(s):
+    s["doc"]["tags"].clear()
+
+
+def set_beside_a_container(s):
+    s["doc"]["plan"][0]["done"] = True
+    s["doc"]["title"] = "other"
+
+
+def append_an_item_that_holds_one_twice(s):
+    part = [1]
+    s["messages"].append({"id": 40, "parts": [part, part]})
+
+
+def append_an_item_with_a_known_part(s):
+    s["messages"].append({"id": 40, "budget": s["doc"]["budget"]})
+
+
+def append_an_item_with_a_leaf_that_can_change(s):
+    s["messages"].append({"id": 40, "parts": [bytearray(b"x")]})
+
+
+def append_an_item_with_a_tuple_as_key(s):
+    s["messages"].append({"id": 40, "parts": {(1, 2): "x"}})
+
+
+def empty_a_list_of_containers(s):
+    s["messages"].clear()
+
+
+def empty_and_fill_a_list(s):
+    s["doc"]["tags"][:] = ["y", "z"]
+
+
+def drop_a_container(s):
+    s["doc"]["plan"] = None
 
 
 def append_the_same_item_twice(s):
@@ -67,10 +105,23 @@ def a_new_part(s):
     s["more"] = 1
 
 
-LIGHT = [set_leaves, append_messages, equal_objects]
+LIGHT = [
+    set_leaves,
+    append_messages,
+    equal_objects,
+    append_a_nested_item,
+    empty_a_list,
+    set_beside_a_container,
+]
 OTHER = [
     rename_a_key,
-    append_a_nested_item,
+    append_an_item_that_holds_one_twice,
+    append_an_item_with_a_known_part,
+    append_an_item_with_a_leaf_that_can_change,
+    append_an_item_with_a_tuple_as_key,
+    empty_a_list_of_containers,
+    empty_and_fill_a_list,
+    drop_a_container,
     append_the_same_item_twice,
     append_a_known_item,
     insert_in_front,
@@ -131,6 +182,29 @@ def test_the_delta_is_the_one_that_the_survey_finds(monkeypatch, change, append_
     monkeypatch.setattr(shadow, "light", lambda *_, **__: None)
     long = compared(change, append_only=append_only)
     assert sorted(map(values.encode, short.ops)) == sorted(map(values.encode, long.ops))
+
+
+@pytest.mark.parametrize("append_only", [(), ("messages",)])
+def test_what_was_appended_within_an_item_is_watched_from_then_on(append_only):
+    def change(s):
+        s["messages"][-1].setdefault("parts", []).append(len(s["messages"]))
+        s["messages"].append({"id": 0, "parts": []})
+
+    compared(change, rounds=5, append_only=append_only)
+
+
+def test_a_nested_item_that_another_thread_changes_while_it_is_encoded_is_compared_again(monkeypatch):
+    item = {"id": 40, "parts": [1, [2]]}
+    encoded = shadow._encoded
+
+    def racing(ops, parts):
+        data = encoded(ops, parts)
+        monkeypatch.setattr(shadow, "_encoded", encoded)
+        item["parts"][1].append(3)
+        return data
+
+    monkeypatch.setattr(shadow, "_encoded", racing)
+    compared(lambda s: s["messages"].append(item))
 
 
 def test_what_was_appended_is_watched_from_then_on():

@@ -18,7 +18,7 @@ import pytest
 
 from perdure import values
 from perdure.errors import AppendOnlyError, LimitError, StateChangedError, UnstorableError
-from perdure.state import identity, shadow
+from perdure.state import identity, shadow, watch
 from perdure.state.delta import patch
 from perdure.state.shadow import Changes, Shadow
 
@@ -452,6 +452,76 @@ def test_sparse_blocks_are_joined() -> None:
     assert len(bench.shadow._hot.dicts.blocks) <= 2
     bench.state["m"][77]["id"] = "x"
     assert bench.save() == [["set", ["m", 77, "id"], "x"]]
+
+
+# --- long lists ------------------------------------------------------------------------------------------------------
+
+LONG = [watch.LONG - 1, watch.LONG, 3 * watch.LONG]
+
+
+def append_one(items: list[Any]) -> None:
+    items.append(-1)
+
+
+def replace_first(items: list[Any]) -> None:
+    items[:1] = [-2]
+
+
+def append_a_list(items: list[Any]) -> None:
+    items.append([-1])
+
+
+def become_long(items: list[Any]) -> None:
+    items += range(watch.LONG)
+
+
+def replace_one(items: list[Any]) -> None:
+    items[5] = "other"
+
+
+def swap_two(items: list[Any]) -> None:
+    items[5], items[6] = items[6], items[5]
+
+
+def insert_in_front(items: list[Any]) -> None:
+    items.insert(0, "first")
+
+
+def become_short(items: list[Any]) -> None:
+    del items[2:]
+
+
+def empty_it(items: list[Any]) -> None:
+    items.clear()
+
+
+LONG_CHANGES = [append_one, append_a_list, become_long, replace_one, swap_two, insert_in_front, become_short, empty_it]
+
+
+@pytest.mark.parametrize("change", LONG_CHANGES, ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("size", LONG)
+def test_long_lists_are_each_looked_at_by_themselves(size: int, change: Callable[[list[Any]], None]) -> None:
+    bench = Bench({"m": {"one": [*range(1000, 1000 + size)], "two": [*range(5000, 5000 + size)], "short": [1]}})
+    for name, after in (("one", append_one), ("two", replace_first)):
+        change(bench.state["m"][name])
+        assert {tuple(op[1][:2]) for op in bench.save()} == {("m", name)}
+        after(bench.state["m"][name])
+        assert {tuple(op[1][:2]) for op in bench.save()} == {("m", name)}
+        bench.state["m"]["short"].append(name)
+        assert bench.save() == [["extend", ["m", "short"], [name]]]
+    del bench.state["m"]["two"]
+    bench.save()
+    assert not bench.save()
+    assert {id(each.node.live) for each in bench.shadow._hot.lists.long} <= {id(bench.state["m"]["one"])}
+
+
+def test_a_list_that_comes_long_is_looked_at_by_itself() -> None:
+    bench = Bench({"m": {"short": [1]}})
+    bench.state["m"]["long"] = [*range(watch.LONG)]
+    bench.save()
+    assert [each.node.live for each in bench.shadow._hot.lists.long] == [bench.state["m"]["long"]]
+    bench.state["m"]["long"][7] = 7.0
+    assert bench.save() == [["splice", ["m", "long"], 7, 1, [7.0]]]
 
 
 class Plain:

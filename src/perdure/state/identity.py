@@ -129,11 +129,11 @@ def prefix(a: bytes, b: bytes) -> int:
     low, high = 0, min(len(a), len(b)) // WIDTH
     if a[:WIDTH] != b[:WIDTH]:
         return 0
-    if a[: high * WIDTH] == b[: high * WIDTH]:
+    if a.startswith(b) or b.startswith(a):
         return high
     while high - low > 1:
         middle = (low + high) // 2
-        if a[low * WIDTH : middle * WIDTH] == b[low * WIDTH : middle * WIDTH]:
+        if a.startswith(b[low * WIDTH : middle * WIDTH], low * WIDTH):
             low = middle
         else:
             high = middle

@@ -1,7 +1,8 @@
-"""The changes that most saves consist of, found without a survey: leaves set in small dicts, items appended to lists.
+"""The changes that most saves consist of, found without a survey: leaves set in small dicts, items appended to lists,
+lists of leaves emptied.
 
-Such changes move, remove and share nothing, so the containers around them need no look. Whatever is not plainly of this
-kind is left to the survey, which finds the same for these.
+Such changes move and share nothing, and what they remove are leaves, so the containers around them need no look.
+Whatever is not plainly of this kind is left to the survey, which finds the same for these.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any, Final
 
 from perdure import values
 from perdure.state.delta import Op
-from perdure.state.identity import FEW, WIDTH, find, raw
-from perdure.state.node import Node, Reading, all_leaves
+from perdure.state.identity import FEW, find, raw
+from perdure.state.node import Node, Reading, all_leaves, content, is_leaf
 from perdure.state.survey import DEPTH_MAX, Survey
 
 APPENDED_MAX: Final = 64
 """Items appended at once: with more, the survey costs little in comparison."""
+
+_DESCENDED: Final = frozenset({dict, list})
 
 
 def light(
@@ -37,7 +40,7 @@ def light(
             return None
         reading = Reading(node)
         now = reading.now
-        found = _set(node, now, path) if type(now) is dict else _appended(survey, node, now, path, append_only)
+        found = _set(node, now, path) if type(now) is dict else _listed(survey, node, reading, path, append_only)
         if found is None:
             return None
         survey.readings[node] = reading
@@ -83,45 +86,47 @@ def _step(node: Node, held: Any) -> Any:
 def _set(node: Node, now: dict[Any, Any], path: list[Any]) -> list[Op] | None:
     """The leaves that a small dict holds under the same keys in place of others; None when it is anything else."""
     old = node.old
-    if not node.plain or len(now) != len(old) or len(now) > FEW or not all(map(is_, old, now)):
+    if len(now) != len(old) or len(now) > FEW or not all(map(is_, old, now)):
         return None
-    held = list(now.values())
-    if not all_leaves(held):
-        return None
-    return [
-        ["set", [*path, key], value]
-        for key, was, value in zip(now, old.values(), held, strict=True)
-        if was is not value and not values.same(was, value)
-    ]
-
-
-def _appended(
-    survey: Survey, node: Node, now: list[Any], path: list[Any], append_only: Mapping[int, str]
-) -> list[Op] | None:
-    """The items that a list holds after those that it held; None when it is anything else, or they hold others."""
-    size = len(node.old)
-    if (
-        not size < len(now) <= size + APPENDED_MAX
-        or len(path) >= DEPTH_MAX
-        or raw(now)[: size * WIDTH] != raw(node.old)
-    ):
-        return None
-    came = now[size:]
-    calm = append_only.get(id(node.live))
-    for item in came:
-        if not _taken(survey, item, node, calm):
+    ops: list[Op] = []
+    for key, was, value in zip(now, old.values(), now.values(), strict=True):
+        if was is value:
+            continue
+        if not is_leaf(type(was)) or not is_leaf(type(value)):
             return None
+        if not values.same(was, value):
+            ops.append(["set", [*path, key], value])
+    return ops
+
+
+def _listed(
+    survey: Survey, node: Node, reading: Reading, path: list[Any], append_only: Mapping[int, str]
+) -> list[Op] | None:
+    """The items that a list holds after those that it held, or that it holds none any more; None for anything else."""
+    now, size = reading.now, len(node.old)
+    if size and not now:
+        return [["splice", path, 0, size, []]] if node.plain else None
+    if not size < len(now) <= size + APPENDED_MAX or not reading.ids.startswith(raw(node.old)):
+        return None
+    came, calm = now[size:], append_only.get(id(node.live))
+    if not all(_taken(survey, item, node, calm, depth=len(path) + 1) for item in came):
+        return None
     return [["extend", path, came]]
 
 
-def _taken(survey: Survey, item: Any, parent: Node, calm: str | None) -> bool:
-    if type(item) is not dict:
-        return all_leaves([item])
-    fresh = Node.of(item)
-    if survey.node(item) is not None or not all_leaves(list(fresh.old.values())) or not all_leaves(list(fresh.old)):
+def _taken(survey: Survey, item: Any, parent: Node, calm: str | None, *, depth: int) -> bool:
+    """Whether this is a leaf, or a dict or list that nothing else holds, of such."""
+    kind = type(item)
+    if is_leaf(kind):
+        return True
+    if kind not in _DESCENDED or depth > DEPTH_MAX or survey.node(item) is not None:
         return False
-    survey.fresh[id(item)] = fresh
+    fresh = survey.fresh[id(item)] = Node.of(item)
     survey.gained.append((fresh, parent))
     if calm is not None:
         survey.calm[fresh] = calm
-    return True
+    held = content(fresh.old)
+    if kind is dict and not all_leaves(list(fresh.old)):
+        return False
+    fresh.plain = all_leaves(held)
+    return fresh.plain or all(_taken(survey, each, fresh, calm, depth=depth + 1) for each in held)

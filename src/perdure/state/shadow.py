@@ -20,7 +20,7 @@ from perdure.state.light import light
 from perdure.state.node import Node, Reading, content, mark, unmoved
 from perdure.state.survey import Survey, shown
 from perdure.state.versions import Versions
-from perdure.state.watch import Block, Leaves, Places, Watch
+from perdure.state.watch import Block, Leaves, Long, Places, Watch
 
 HOT_BLOCK = 256
 """Containers of a block that is looked at for each save: larger saves calls, smaller saves copying when one changes."""
@@ -269,11 +269,11 @@ class Shadow:
         self._generation += 1
 
     def _revise(self, survey: Survey) -> None:
-        blocks: dict[Block | Versions, dict[Node, Reading]] = {}
+        blocks: dict[Block | Versions | Long, dict[Node, Reading]] = {}
         for node, reading in survey.readings.items():
             blocks.setdefault(node.block, {})[node] = reading
         for block, readings in blocks.items():
-            block.revise(readings)
+            block.watch.revise(block, readings)
         for node, reading in survey.readings.items():
             node.old = reading.now
         for node, now in survey.marks.items():

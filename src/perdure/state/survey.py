@@ -134,7 +134,7 @@ class Survey:
         if node.plain and len(reading.now) <= FEW and all_leaves(content(reading.now)):
             return
         old, now = content(node.old), content(reading.now)
-        start, same = reading.ends = ends(raw(old), raw(now))
+        start, same = reading.ends = ends(raw(old), reading.ids if now is reading.now else raw(now))
         for value in old[start : len(old) - same]:
             if kid := self.nodes.get(id(value)):
                 self.lost.append((kid, node))

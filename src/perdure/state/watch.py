@@ -22,6 +22,9 @@ from perdure.state.identity import WIDTH, find, prefix, raw, referents
 from perdure.state.node import Node, Reading, mark
 from perdure.state.versions import Versions
 
+LONG: Final = 512
+"""A list of so many items is looked at by itself: what is beside it is not copied when it changes, nor it with that."""
+
 CALM_LEAVES: Final = 16
 """Of an append-only part, so many of the newest leaves are encoded for each save, and as many older ones in turn."""
 
@@ -104,7 +107,7 @@ class Block:
         """Some of its containers hold what was read of them now."""
         for node, reading in readings.items():
             at, starts = self.nodes.index(node), self.starts()
-            self._replace(starts[at], starts[at + 1] - 1, reading.ids)
+            self._replace(starts[at], starts[at + 1] - 1, _as_traversed(reading))
             if self.counts[at] != len(reading.now) + 1:
                 self.counts[at] = len(reading.now) + 1
                 self._starts = None
@@ -156,7 +159,12 @@ class Block:
             return ids
         read = [(node, Reading(node, node.old)) for node in nodes]
         self.odd.update(node for node, reading in read if reading.odd)
-        return b"".join(reading.ids + _END for _, reading in read)
+        return b"".join(_as_traversed(reading) + _END for _, reading in read)
+
+
+def _as_traversed(reading: Reading) -> bytes:
+    """What was read, as a look at its block gives it: a list is traversed from its end."""
+    return reading.ids if type(reading.now) is dict else raw(reading.now[::-1])
 
 
 def _traversal(nodes: list[Node]) -> list[Any]:
@@ -181,8 +189,27 @@ def _delimited(containers: Iterable[Any]) -> list[Any]:
     return [part for each in containers for part in (each, _SEPARATOR)]
 
 
+class Long:
+    """One long list, and the identities of what it held."""
+
+    __slots__ = ("_ids", "node", "watch")
+
+    def __init__(self, watch: Watch, node: Node, ids: bytes) -> None:
+        self.watch, self.node, self._ids = watch, node, ids
+        node.block = self
+
+    def changed(self) -> list[Node]:
+        """Its node, if the list does not hold what it held."""
+        return [] if raw(self.node.live.copy()) == self._ids else [self.node]
+
+    def revise(self, readings: Mapping[Node, Reading]) -> None:
+        """It holds what was read of it now."""
+        for reading in readings.values():
+            self._ids = reading.ids
+
+
 class Watch:
-    """All containers of one type in some parts, in blocks.
+    """All containers of one type in some parts, in blocks; of those that are not `calm`, long lists by themselves.
 
     `calm` ones are looked at in turn: the newest blocks and one other.
     """
@@ -190,13 +217,15 @@ class Watch:
     def __init__(self, kind: type, *, size: int, calm: bool) -> None:
         self.size, self.calm = size, calm
         self.blocks: list[Block | Versions] = []
+        self.long: list[Long] = []
+        self._has_long = kind is list and not calm
         self._made = Versions if kind is dict and identity.VERSIONED else Block
         self._turn = 0
 
     def changed(self, *, full: bool) -> list[Node]:
         """The nodes whose container does not hold what it held, of all blocks or of those whose turn it is."""
         blocks = self.blocks if full or not self.calm else self._due()
-        return [node for block in blocks for node in block.changed()]
+        return [node for block in (*self.long, *blocks) for node in block.changed()]
 
     def _due(self) -> list[Block | Versions]:
         filled = bool(self.blocks) and len(self.blocks[-1].nodes) >= self.size // 4
@@ -209,6 +238,9 @@ class Watch:
 
     def add(self, nodes: list[Node]) -> None:
         """Watches these from now on."""
+        if self._has_long:
+            self.long += [Long(self, node, raw(node.old)) for node in nodes if len(node.old) >= LONG]
+            nodes = [node for node in nodes if len(node.old) < LONG]
         while nodes:
             if not self.blocks or len(self.blocks[-1].nodes) >= self.size:
                 self.blocks.append(self._made(self))
@@ -216,8 +248,20 @@ class Watch:
             self.blocks[-1].extend(nodes[:room])
             nodes = nodes[room:]
 
-    def drop(self, block: Block | Versions, gone: Collection[Node]) -> None:
+    def revise(self, block: Block | Versions | Long, readings: Mapping[Node, Reading]) -> None:
+        """Some containers of one of its blocks hold what was read of them now. A list may have become long by that."""
+        block.revise(readings)
+        if self._has_long and not isinstance(block, Long):
+            long = [node for node, reading in readings.items() if len(reading.now) >= LONG]
+            if long:
+                self.drop(block, long)
+                self.long += [Long(self, node, readings[node].ids) for node in long]
+
+    def drop(self, block: Block | Versions | Long, gone: Collection[Node]) -> None:
         """Some containers of one of its blocks are no longer watched. A sparse block joins the newest one."""
+        if isinstance(block, Long):
+            self.long.remove(block)
+            return
         block.drop(gone)
         if not block.nodes:
             self.blocks.remove(block)

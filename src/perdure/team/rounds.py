@@ -158,7 +158,7 @@ def take_in(
     for profile, result in results.items():
         role, mine = env.roles[profile], state["memories"][profile]
         table.add(result["messages"], ran[profile].made if profile in ran else {})
-        state["roles"][profile] = {**state["roles"][profile], **result["role"]}
+        state["roles"][profile].update(result["role"])
         for name, memory in _memories(role).items():
             rewritten, ids = result[name]["rewritten"], result[name]["ids"]
             mine[name][0 if rewritten else len(mine[name]) :] = table.numbers(ids)

@@ -276,8 +276,10 @@ class Core(Journal):
         self.check_leftovers("the return")
         if self.form == "script" or self.completing:
             yield from self.inbox.attend()  # an end that was heard of comes before a completion
-        changes = self._changes(full=bool(self._append_only))
-        if progress and not (self._progressed or self.happened or self.completing or changes):
+        goes_on = progress and not self.completing
+        did = self._progressed or self.happened or self.completing
+        changes = self._changes(full=bool(self._append_only) and not (goes_on and did))
+        if progress and not (did or changes):
             raise NoProgressError(
                 "the step neither called, changed nor completed anything: it would do the same for ever. "
                 "Let it change the state, or call s.complete(result)"
