@@ -15,7 +15,12 @@ from perdure.state.shadow import Shadow
 def state():
     return {
         "messages": [{"id": n, "text": f"message {n}"} for n in range(40)],
-        "doc": {"plan": [{"title": "a", "done": False}], "budget": {"tokens": 0, "usd": 0.0}, "tags": ["x"], "title": "a"},
+        "doc": {
+            "plan": [{"title": "a", "done": False}],
+            "budget": {"tokens": 0, "usd": 0.0},
+            "tags": ["x"],
+            "title": "a",
+        },
     }
 
 

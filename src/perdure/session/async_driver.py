@@ -40,11 +40,10 @@ from perdure.session.rules.request import (
     Waiting,
 )
 from perdure.session.trying import is_coroutine, verifying
-from perdure.session.waiting import in_thread, to_its_end
+from perdure.session.waiting import ended, in_thread, to_its_end, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from concurrent.futures import Future
 
     from perdure.session.async_stream import OpenAsyncStreams
     from perdure.session.rules.item import Sent
@@ -83,7 +82,8 @@ class AsyncDriver(Face):
         try:
             async with self._turn:
                 self._check_open()
-                await self._resolve()
+                if self._is_unresolved:
+                    await self._resolve()
                 return await self._run(steps, to_the_end=to_the_end)
         except FencedError as fenced:
             raise self._core.leave(fenced) from None
@@ -133,7 +133,8 @@ class AsyncDriver(Face):
         finally:
             self._owe((await to_its_end(self._turn.acquire))[1])
             self._check_open()
-            self._owe((await to_its_end(self._resolve))[1])
+            if self._is_unresolved:
+                self._owe((await to_its_end(self._resolve))[1])
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
@@ -143,27 +144,25 @@ class AsyncDriver(Face):
         if future is None:
             return writer.sent
         if to_the_end:
-            self._owe((await to_its_end(lambda: self._ended(future)))[1])
+            self._owe((await to_its_end(lambda: written(future)))[1])
         else:
             try:
-                await self._ended(future)
+                await written(future)
             except asyncio.CancelledError:
                 future.cancel()
                 raise
         return writer.conclude()
 
-    @staticmethod
-    async def _ended(future: Future[int]) -> None:
-        """Waits for it, whatever comes of it; nothing happens to it when the waiting is cancelled."""
-        waiting = asyncio.wrap_future(future)
-        waiting.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.wait([waiting])
+    @property
+    def _is_unresolved(self) -> bool:
+        writer = self._opened.writer
+        return writer.submitted is not None or writer.is_unknown
 
     async def _resolve(self) -> None:
         """Finds out what became of a commit that somebody did not wait for."""
         writer = self._opened.writer
         if writer.submitted is not None:
-            await self._ended(writer.submitted)
+            await written(writer.submitted)
         if writer.is_unknown:
             await in_thread(writer.resolve)
 
@@ -216,12 +215,15 @@ class AsyncDriver(Face):
             return trying.raised(error)
         return trying.returned(result)
 
-    async def _is_over(self, work: asyncio.Future[Any], trying: Trying, left: threading.Event) -> bool:
+    async def _is_over(self, work: asyncio.Future[Any], trying: Trying, left: timed.Left) -> bool:
         """Waits for an attempt to end. Whether its time was over before; a thread goes on then, left to itself."""
         can_be_cut, end_s = is_coroutine(trying.fn), _end_s(trying.timeout_s)
         while not work.done() and not left.is_set():
             try:
-                await asyncio.wait([work], timeout=None if end_s is None else max(0.0, end_s - clock.monotonic_s()))
+                if end_s is None:
+                    await ended(work)
+                else:
+                    await asyncio.wait([work], timeout=max(0.0, end_s - clock.monotonic_s()))
             except asyncio.CancelledError:
                 if can_be_cut and self._core.leaving is None:
                     work.cancel()
@@ -233,7 +235,7 @@ class AsyncDriver(Face):
             return False
         if can_be_cut:
             work.cancel()
-            self._owe((await to_its_end(lambda: asyncio.wait([work])))[1])
+            self._owe((await to_its_end(lambda: ended(work)))[1])
         return not work.done() or work.cancelled()
 
     async def _called(self, trying: Trying) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overlo
 from perdure.errors import Leaving, RefusedError, Suspended
 from perdure.session.block import Block, Made
 from perdure.session.rules import call as calls
-from perdure.session.waiting import to_its_end
+from perdure.session.waiting import ended, to_its_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -161,7 +161,8 @@ class AsyncParallel(Block):
         self._joining += mine
         try:
             with self._session.idle():
-                await asyncio.wait(list(tasks))
+                for task in [task for task in tasks if not task.done()]:
+                    await ended(task)
         finally:
             self._joining -= mine
 

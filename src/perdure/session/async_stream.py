@@ -270,12 +270,16 @@ class OpenAsyncStreams:
 
     async def settle(self) -> None:
         """Those that the running code has read from are recorded as they ended; and all that were left."""
+        if not self._open:
+            return
         for stream in [stream for stream in self._here() if stream.is_for_here]:
             self._core.go_on()
             await stream.settle()
 
     async def leave(self) -> None:
         """The code of this place reads no more of any."""
+        if not self._open:
+            return
         for stream in self._here():
             self._core.go_on()
             if stream.is_for_here:
@@ -296,9 +300,11 @@ class OpenAsyncStreams:
         """Around an action: the streams that its code reads end with it."""
         try:
             yield
-            for stream in self._here():
-                stream.leave()
-            await self.settle()
+            if self._open:
+                for stream in self._here():
+                    stream.leave()
+                await self.settle()
         finally:
-            for stream in self._here():
-                await stream.give_up()
+            if self._open:
+                for stream in self._here():
+                    await stream.give_up()

@@ -20,6 +20,7 @@ from perdure.session.keeping.snapshot import Reader
 from perdure.session.keeping.writer import Writer
 from perdure.session.rules import call as calls
 from perdure.session.rules.call import Unknown
+from perdure.session.rules.ground import as_text
 from perdure.session.rules.points import Core
 from perdure.session.rules.request import Attempt, AwaitItems, AwaitTime, Commit, Find, ReadAll, StateAt, Verify
 from perdure.session.session import Session
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from perdure.session.declare import Agent
     from perdure.session.keeping.reentry import Start
     from perdure.session.rules.call import Call
+    from perdure.session.rules.ground import What
     from perdure.session.rules.request import Draft, Reading, Request, Steps
     from perdure.session.trying import Trying
     from perdure.state.shadow import Changes
@@ -82,7 +84,7 @@ class ReplayCore(Core):
         return super()._known(call, action, stream=stream)
 
     def check_leftovers(
-        self, what: str, *, before: int | None = None, live: Call | None = None, inside_of: Action | None = None
+        self, what: What, *, before: int | None = None, live: Call | None = None, inside_of: Action | None = None
     ) -> None:
         """As for a run, but told as both calls."""
         left = next(self.ledger.leftovers(inside_of.seq if inside_of else self.parent, before=before), None)
@@ -92,7 +94,7 @@ class ReplayCore(Core):
         nearest = like or left
         argument = calls.first_difference(like.args, live.named) if like is not None and live is not None else None
         recorded = calls.call_text(nearest.name, nearest.args)
-        raise self.leave(Differs("call", seq=nearest.seq, recorded=recorded, now=what, path=argument or ""))
+        raise self.leave(Differs("call", seq=nearest.seq, recorded=recorded, now=as_text(what), path=argument or ""))
 
     def value(self, kind: str, draw: Callable[[], Any]) -> Any:  # noqa: ARG002 - nothing is drawn
         """The recorded one."""

@@ -17,7 +17,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_left: ContextVar[threading.Event | None] = ContextVar("perdure_left", default=None)
+
+class Left:
+    """Whether an attempt is left to itself. Nobody waits for it."""
+
+    __slots__ = ("_is_set",)
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """It is, for good."""
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+        return self._is_set
+
+
+_left: ContextVar[Left | None] = ContextVar("perdure_left", default=None)
 
 
 class TimeOverError(Exception):
@@ -31,9 +49,9 @@ def is_left() -> bool:
 
 
 @contextlib.contextmanager
-def limited() -> Iterator[threading.Event]:
-    """What is started within it, threads and tasks, is left to itself once the event is set."""
-    left = threading.Event()
+def limited() -> Iterator[Left]:
+    """What is started within it, threads and tasks, is left to itself once this is set."""
+    left = Left()
     token = _left.set(left)
     try:
         yield left

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
+    import concurrent.futures
     from collections.abc import Awaitable, Callable, Coroutine
 
 P = ParamSpec("P")
@@ -45,6 +46,40 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(run,), name="perdure-await", daemon=True).start()
     return await done
+
+
+async def ended(work: asyncio.Future[Any]) -> None:
+    """Waits until this is done, whatever comes of it; nothing happens to it when the waiting is cancelled."""
+    waiter = work.get_loop().create_future()
+
+    def tell(_: Any) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    work.add_done_callback(tell)
+    try:
+        await waiter
+    finally:
+        work.remove_done_callback(tell)
+
+
+async def written(commit: concurrent.futures.Future[Any]) -> None:
+    """Waits until a thread has said what came of this, as `ended` does."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+
+    def tell() -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    def done(_: Any) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell)
+
+    commit.add_done_callback(done)
+    await waiter
 
 
 async def to_its_end(work: Callable[[], Awaitable[T]]) -> tuple[T, bool]:

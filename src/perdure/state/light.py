@@ -1,7 +1,7 @@
-"""The changes that most saves consist of, found without a survey: leaves set in small dicts, items appended to lists,
-lists of leaves emptied.
+"""The changes that most saves consist of, found without a survey.
 
-Such changes move and share nothing, and what they remove are leaves, so the containers around them need no look.
+Leaves set in small dicts, items appended to lists, lists of leaves emptied: such changes move and share nothing, and
+what they remove are leaves, so the containers around them need no look.
 Whatever is not plainly of this kind is left to the survey, which finds the same for these.
 """
 

@@ -63,7 +63,7 @@ class Node:
 
 
 class Reading:
-    """What a container holds now: a shallow copy, and the identities by which a later look is compared with it, in order.
+    """What a container holds now: a shallow copy, and the identities, in order, by which a later look is compared.
 
     `odd` marks a dict whose referents are not simply its values in order: one with keys that are not strings, or the
     `__dict__` of an instance. It is looked at through a tuple of its values. `keys` is None when they are those of the

@@ -17,6 +17,9 @@ _log = logging.getLogger("perdure.team")
 _MESSAGE: Final = "$message"
 _CONTENT: Final = "$content"
 
+_SIMPLE: Final = frozenset({str, bool, type(None)})
+"""Types of values that are their own copies."""
+
 unstored: set[tuple[str, str]] = set()
 """Class and field of what was left out in this process, each told once."""
 
@@ -26,6 +29,9 @@ def stored(owner: BaseModel, *without: str) -> dict[str, Any]:
     found = {}
     for name, value in owner:
         if name in without:
+            continue
+        if type(value) in _SIMPLE:
+            found[name] = value
             continue
         try:
             found[name] = values.decode(values.encode(_plain(value)))

@@ -6,6 +6,7 @@ A turn finds itself (a context variable), so that actions are written and called
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _current: ContextVar[Turn | None] = ContextVar("perdure_turn", default=None)
 _running: ContextVar[Action | None] = ContextVar("perdure_team_action", default=None)
 _tally: ContextVar[Tally | None] = ContextVar("perdure_team_tally", default=None)
+
+_signature = functools.lru_cache(maxsize=1024)(inspect.signature)
 
 
 def current() -> Turn | None:
@@ -92,7 +95,7 @@ class Turn:
             changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
             return {"output": outputs.dump(output)} | ({"set": changed} if changed else {}) | tally.dump()
 
-        given = inspect.signature(run).bind(action, *args, **kwargs).arguments
+        given = _signature(run).bind(action, *args, **kwargs).arguments
         shown = {name: outputs.shown(value) for name, value in list(given.items())[1:]}
         kind = type(action)
         performed = self.session.action(act, name=action.name, effect=kind.effect, **kind.options)

@@ -184,15 +184,19 @@ def may_have_token(data: bytes) -> bool:
         if match(data, at):
             return True
         near = data[max(0, at - _LENGTH_BYTES) : at]
-        if len(near.translate(None, _BEFORE)) < len(near) and any(match(data, at + more) for more in _LATER):
-            return True
+        if len(near.translate(None, _BEFORE)) < len(near):
+            for more in _LATER:
+                if match(data, at + more):
+                    return True
         end = marked.find(b" ", at)
-        if any(match(data, join.end()) for join in _JOIN_IN_BYTES.finditer(data, at, end if end >= 0 else len(data))):
-            return True
+        for join in _JOIN_IN_BYTES.finditer(data, at, end if end >= 0 else len(data)):
+            if match(data, join.end()):
+                return True
         at = marked.find(_RUN, end) if end >= 0 else -1
-    return any(sign in data and shape.search(data) for sign, shape in _AROUND_BYTES.items()) or any(
-        form in data for value in known() for form in _forms_in_bytes(value)
-    )
+    for sign, shape in _AROUND_BYTES.items():
+        if sign in data and shape.search(data):
+            return True
+    return bool(_known) and any(form in data for value in known() for form in _forms_in_bytes(value))
 
 
 def places(text: str) -> Iterator[tuple[int, int]]:

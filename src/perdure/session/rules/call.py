@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import limits, values
@@ -134,15 +135,23 @@ def options_of(fn: Any) -> Options:
         return options_of(fn.func)
     if isinstance(found, Options):
         return found
-    return Options(effect="repeatable") if is_model_client(fn) else Options()
+    return _OF_A_MODEL if is_model_client(fn) else _UNDECLARED
+
+
+_OF_A_MODEL: Final = Options(effect="repeatable")
+_UNDECLARED: Final = Options()
 
 
 def is_model_client(fn: Any) -> bool:
     """Whether it is known, by where it comes from, that it asks a model and does nothing else."""
     if isinstance(fn, functools.partial):
         return is_model_client(fn.func)
-    module = f"{getattr(fn, '__module__', None)}."
-    return any(module.startswith(f"{client}.") for client in MODEL_CLIENTS)
+    return _is_of_a_model(str(getattr(fn, "__module__", None)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_of_a_model(module: str) -> bool:
+    return any(f"{module}.".startswith(f"{client}.") for client in MODEL_CLIENTS)
 
 
 def name_of(fn: Any) -> str:
@@ -168,6 +177,10 @@ class Shape:
     key_parameter: str | None
 
 
+_OTHER_SIGNATURE: Final = frozenset({"__wrapped__", "__signature__"})
+"""Attributes of a function that is not called as its code says."""
+
+
 @functools.lru_cache(maxsize=4096)
 def _shape(code: Any) -> Shape:
     try:
@@ -185,7 +198,11 @@ def _takes_key(annotation: Any) -> bool:
 
 
 def shape_of(fn: Any) -> Shape:
-    """The parameters of a function, remembered from one call to the next."""
+    """The parameters of a function. What is no plain one is remembered from one call to the next."""
+    if type(fn) is FunctionType and fn.__dict__.keys().isdisjoint(_OTHER_SIGNATURE):
+        code = fn.__code__
+        key = next((name for name, kind in fn.__annotations__.items() if name != "return" and _takes_key(kind)), None)
+        return Shape(code.co_varnames[: code.co_argcount], key)
     try:
         return _shape(fn)
     except TypeError:  # not hashable: looked at each time
@@ -236,7 +253,14 @@ def with_given(
 
 def with_options(options: Options, changes: Mapping[str, Any]) -> Options:
     """The options with some changed, as `session.action(fn, …)` does it."""
+    if options is _UNDECLARED and all(type(value) is str for value in changes.values()):
+        return _undeclared_with(tuple(changes.items()))
     return replace(options, **changes) if changes else options
+
+
+@functools.lru_cache(maxsize=1024)
+def _undeclared_with(changes: tuple[tuple[str, str], ...]) -> Options:
+    return replace(_UNDECLARED, **dict(changes))  # type: ignore[arg-type]
 
 
 def changed(call: Call, held: Digests | None = None) -> bool:

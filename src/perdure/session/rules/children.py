@@ -178,7 +178,7 @@ class Starts:
         if action is None or action.known is None:
             action = (yield from self._with_key(call)) or action
         if action is None:
-            yield from journal.siblings_first(call.text(), live=call)
+            yield from journal.siblings_first(call.text, live=call)
             action = (yield from self._with_key(call)) or (yield from self._first(call, session, key))
         if action.known is None:  # its id is what cannot be read any more
             action = yield from self._named(call, action, (yield from lost.child_begun(journal, key)))

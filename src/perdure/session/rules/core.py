@@ -272,7 +272,7 @@ class Journal(Doubts):
         if known and _answers(known) and not (keyed and known.how == "error"):
             return known
         if not (self.ledger.accepted and call.effect == "repeatable"):
-            yield from self.siblings_first(call.text(), before=before, live=call)
+            yield from self.siblings_first(call.text, before=before, live=call)
         if action is None:
             if self.left and not (yield from self._same_stands(call)):
                 yield from lost.ask_first(self, call)
@@ -419,7 +419,7 @@ class Journal(Doubts):
         if self.leaving is not None and action.seq in self._cut:
             raise self.leaving
         if ended.error is None:
-            self.check_leftovers(f"the end of {call.text()}", inside_of=action)
+            self.check_leftovers(lambda: f"the end of {call.text()}", inside_of=action)
         may_have_happened = ended.cut_short and not ended.outcome.not_done
         if may_have_happened and max(call.effect, action.effect, key=STRICTNESS.index) == "once":
             raise self.leave(Suspended((action.seq,))) from None

@@ -5,7 +5,7 @@ It decides nothing about a single call: `core.py` does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perdure import values
 from perdure.errors import DivergedError, RefusedError, Stopped, StoppedError, Suspended, SuspendedError
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from perdure.session.rules.call import Call
     from perdure.session.rules.item import Sent
     from perdure.session.rules.ledger import Ledger
+
+What: TypeAlias = "str | Callable[[], str]"
+"""What the code came to, as text, or what makes it."""
 
 
 class Ground:
@@ -170,27 +173,27 @@ class Ground:
     # --- leftovers ----------------------------------------------------------------------------------------------------
 
     def check_leftovers(
-        self, what: str, *, before: int | None = None, live: Call | None = None, inside_of: Action | None = None
+        self, what: What, *, before: int | None = None, live: Call | None = None, inside_of: Action | None = None
     ) -> None:
         """Raises `DivergedError` when something recorded here has not been called again."""
         parent = inside_of.seq if inside_of else self.parent
         left = next(self.ledger.leftovers(parent, before=before), None)
         if left is not None:
-            raise self.leave(DivergedError(divergence(what, left, self._like(live), live)))
+            raise self.leave(DivergedError(divergence(as_text(what), left, self._like(live), live)))
         if parent is None and live is None:
             self._check_messages(what, before=before)
 
-    def _check_messages(self, what: str, *, before: int | None) -> None:
+    def _check_messages(self, what: What, *, before: int | None) -> None:
         message = next(iter(self.ledger.messages), None)
         if message is not None and (before is None or message.seq < before):
             raise self.leave(
                 DivergedError(
-                    f"the code came to {what}, but the message of record {message.seq} was received here and has not "
-                    "been received again; nothing was done. Make the code receive it as before"
+                    f"the code came to {as_text(what)}, but the message of record {message.seq} was received here and "
+                    "has not been received again; nothing was done. Make the code receive it as before"
                 )
             )
 
-    def siblings_first(self, what: str, *, before: int | None = None, live: Call | None = None) -> Steps:
+    def siblings_first(self, what: What, *, before: int | None = None, live: Call | None = None) -> Steps:
         """Calls made beside this one claim what is recorded; then `check_leftovers`. Whether it had to wait."""
         waited = False
         while next(self.ledger.leftovers(self.parent, before=before), None) is not None and (yield AwaitSiblings()):
@@ -203,3 +206,8 @@ class Ground:
         if live is None:
             return None
         return next((a for a in self.ledger.leftovers(self.parent) if a.name == live.name), None)
+
+
+def as_text(what: What) -> str:
+    """What the code came to, for people."""
+    return what if isinstance(what, str) else what()
