@@ -515,6 +515,22 @@ def test_long_lists_are_each_looked_at_by_themselves(size: int, change: Callable
     assert {id(each.node.live) for each in bench.shadow._hot.lists.long} <= {id(bench.state["m"]["one"])}
 
 
+def test_a_long_list_that_grows_while_it_is_saved_loses_nothing() -> None:
+    bench = Bench({"m": {"long": [*range(watch.LONG)]}})
+    items = bench.state["m"]["long"]
+    items.append("refused")
+    bench.compare()  # its commit fails
+    items[-1] = {"tried": "again"}
+    kept = bench.compare()
+    items.append("meanwhile")
+    bench.shadow.advance(kept)
+    bench.kept = values.encode(patch(values.decode(bench.kept), values.decode(kept.data)))
+    assert bench.save() == [["extend", ["m", "long"], ["meanwhile"]]]
+    items[-2]["tried"] = "later"
+    assert bench.save() == [["set", ["m", "long", watch.LONG, "tried"], "later"]]
+    assert not bench.save()
+
+
 def test_a_list_that_comes_long_is_looked_at_by_itself() -> None:
     bench = Bench({"m": {"short": [1]}})
     bench.state["m"]["long"] = [*range(watch.LONG)]

@@ -16,6 +16,7 @@ from perdure.state.delta import Op
 from perdure.state.identity import FEW, find, raw
 from perdure.state.node import Node, Reading, all_leaves, content, is_leaf
 from perdure.state.survey import DEPTH_MAX, Survey
+from perdure.state.watch import Long
 
 APPENDED_MAX: Final = 64
 """Items appended at once: with more, the survey costs little in comparison."""
@@ -38,14 +39,23 @@ def light(
         path = _path(node, parts)
         if path is None:
             return None
-        reading = Reading(node)
-        now = reading.now
-        found = _set(node, now, path) if type(now) is dict else _listed(survey, node, reading, path, append_only)
+        found = _found(survey, node, path, append_only)
         if found is None:
             return None
-        survey.readings[node] = reading
         ops += found
     return survey, ops
+
+
+def _found(survey: Survey, node: Node, path: list[Any], append_only: Mapping[int, str]) -> list[Op] | None:
+    """The operations of one container; None when they are of another kind."""
+    block = node.block
+    if type(block) is Long and block.came is not None:
+        came = survey.grown[node] = block.came
+        return _extended(survey, node, came, path, append_only)
+    reading = survey.readings[node] = Reading(node)
+    if type(reading.now) is dict:
+        return _set(node, reading.now, path)
+    return _listed(survey, node, reading, path, append_only)
 
 
 def _path(node: Node, parts: Mapping[str, Any]) -> list[Any] | None:
@@ -106,10 +116,17 @@ def _listed(
     now, size = reading.now, len(node.old)
     if size and not now:
         return [["splice", path, 0, size, []]] if node.plain else None
-    if not size < len(now) <= size + APPENDED_MAX or not reading.ids.startswith(raw(node.old)):
-        return None
-    came, calm = now[size:], append_only.get(id(node.live))
-    if not all(_taken(survey, item, node, calm, depth=len(path) + 1) for item in came):
+    if size < len(now) and reading.ids.startswith(raw(node.old)):
+        return _extended(survey, node, now[size:], path, append_only)
+    return None
+
+
+def _extended(
+    survey: Survey, node: Node, came: list[Any], path: list[Any], append_only: Mapping[int, str]
+) -> list[Op] | None:
+    """These items behind those that a list held; None when they are many, or hold what others hold."""
+    calm = append_only.get(id(node.live))
+    if len(came) > APPENDED_MAX or not all(_taken(survey, item, node, calm, depth=len(path) + 1) for item in came):
         return None
     return [["extend", path, came]]
 

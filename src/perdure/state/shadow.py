@@ -276,6 +276,9 @@ class Shadow:
             block.watch.revise(block, readings)
         for node, reading in survey.readings.items():
             node.old = reading.now
+        for node, came in survey.grown.items():
+            node.old += came
+            node.block.grown(came)
         for node, now in survey.marks.items():
             node.old = now
 

@@ -38,11 +38,11 @@ def _key_of(value: Any, held: Any) -> Any:
 class Survey:
     """One look at what changed. Everything that it finds is in its attributes.
 
-    `fresh` nodes by the id of their object; `readings` of the containers that changed; `marks` of the leaves that
-    changed in place; `gained` and `lost` pairs (child, parent); `gone`: nodes that nothing holds any more; `met`:
-    nodes found again in another place, with the trail to it; `calm`: the fresh nodes and those met that belong to an
-    append-only part; `light`: all changes are of the kind that `light.py` is for, so that the operations carry nothing
-    but leaves and fresh dicts of leaves.
+    `fresh` nodes by the id of their object; `readings` of the containers that changed; `grown`: of long lists that only
+    grew, in place of a reading, what came; `marks` of the leaves that changed in place; `gained` and `lost` pairs
+    (child, parent); `gone`: nodes that nothing holds any more; `met`: nodes found again in another place, with the
+    trail to it; `calm`: the fresh nodes and those met that belong to an append-only part; `light`: all changes are of
+    the kind that `light.py` is for, so that the operations carry nothing but leaves and fresh containers.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Survey:
         self.dirty: dict[Node, dict[Node, None]] = {}
         self.fresh: dict[int, Node] = {}
         self.readings: dict[Node, Reading] = {}
+        self.grown: dict[Node, list[Any]] = {}
         self.gained: list[tuple[Node, Node]] = []
         self.lost: list[tuple[Node, Node]] = []
         self.reached: set[Node] = set()
@@ -218,6 +219,7 @@ class Survey:
             return self._growth
         came = sum(len(node.old) for node in self.fresh.values())
         went = sum(len(node.old) for node in self.gone)
+        came += sum(map(len, self.grown.values()))
         self._growth = came - went + sum(len(each.now) - len(node.old) for node, each in self.readings.items())
         return self._growth
 

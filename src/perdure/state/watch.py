@@ -190,17 +190,30 @@ def _delimited(containers: Iterable[Any]) -> list[Any]:
 
 
 class Long:
-    """One long list, and the identities of what it held."""
+    """One long list, and the identities of what it held.
 
-    __slots__ = ("_ids", "node", "watch")
+    `came` is what it held behind that when it was last found changed; None if it held anything else.
+    """
+
+    __slots__ = ("_ids", "came", "node", "watch")
 
     def __init__(self, watch: Watch, node: Node, ids: bytes) -> None:
         self.watch, self.node, self._ids = watch, node, ids
+        self.came: list[Any] | None = None
         node.block = self
 
     def changed(self) -> list[Node]:
         """Its node, if the list does not hold what it held."""
-        return [] if raw(self.node.live.copy()) == self._ids else [self.node]
+        now = self.node.live.copy()
+        ids = raw(now)
+        if ids == self._ids:
+            return []
+        self.came = now[len(self._ids) // WIDTH :] if ids.startswith(self._ids) else None
+        return [self.node]
+
+    def grown(self, came: list[Any]) -> None:
+        """It holds these behind what it held."""
+        self._ids += raw(came)
 
     def revise(self, readings: Mapping[Node, Reading]) -> None:
         """It holds what was read of it now."""
