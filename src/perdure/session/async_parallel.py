@@ -115,9 +115,10 @@ class AsyncParallel(Block):
     async def _carry_out(self, made: Made[Any]) -> None:
         try:
             await self._session.streams.settle()
-            with self._session.idle():
-                while self._must_wait(made) and not self._joining:
-                    await self._session.something_new()
+            if self._must_wait(made):
+                with self._session.idle():
+                    while self._must_wait(made) and not self._joining:
+                        await self._session.something_new()
             async with self._free:
                 steps = self._core.carry_out(made.call, made.action, block=self)
                 made.action, made.outcome, made.live = await self._session._drive(steps, to_the_end=True)  # noqa: SLF001

@@ -111,9 +111,10 @@ def laid_out(env: Environment, team: dict[str, Any]) -> dict[str, Any]:
 
 def take_on(env: Environment, state: MutableMapping[str, Any]) -> None:
     """Roles that the code hires since: they begin with what their constructors give them."""
+    known = state["roles"]
     for profile, role in env.roles.items():
-        if profile not in state["roles"]:
-            state["roles"][profile] = role.dump()
+        if profile not in known:
+            known[profile] = role.dump()
             state["memories"][profile] = {"memory": [], "working": [], "inbox": []}
 
 
@@ -140,9 +141,10 @@ def publish(env: Environment, state: MutableMapping[str, Any], table: Table, pub
     (number,) = table.numbers([published.id])
     state["history"].append(number)
     env.published.append(published)
+    memories = state["memories"]
     for profile, role in env.roles.items():
         if is_sent_to(published, role.addresses):
-            state["memories"][profile]["inbox"].append(number)
+            memories[profile]["inbox"].append(number)
             role.put_message(published)
 
 
@@ -155,10 +157,11 @@ def take_in(
     ran: Mapping[str, Turn],
 ) -> None:
     """Puts the results of a round into the state, and into those roles that did not bring them about here."""
+    roles, memories, files, spent = state["roles"], state["memories"], state["files"], state["team"]["spent"]
     for profile, result in results.items():
-        role, mine = env.roles[profile], state["memories"][profile]
+        role, mine = env.roles[profile], memories[profile]
         table.add(result["messages"], ran[profile].made if profile in ran else {})
-        state["roles"][profile].update(result["role"])
+        roles[profile].update(result["role"])
         for name, memory in _memories(role).items():
             rewritten, ids = result[name]["rewritten"], result[name]["ids"]
             mine[name][0 if rewritten else len(mine[name]) :] = table.numbers(ids)
@@ -168,11 +171,11 @@ def take_in(
                 memory.add_batch(table.by_id[each] for each in ids)
         mine["inbox"][:] = table.numbers(result["inbox"])
         if profile not in ran:
-            role.restore(state["roles"][profile], table.by_id)
+            role.restore(roles[profile], table.by_id)
             role.rc.msg_buffer = table.at(mine["inbox"])
-        state["files"].update(result["files"])
+        files.update(result["files"])
         for unit, amount in result["spent"].items():
-            state["team"]["spent"][unit] = state["team"]["spent"].get(unit, 0) + amount
+            spent[unit] = spent.get(unit, 0) + amount
     for result in results.values():
         for each in result["published"]:
             publish(env, state, table, table.by_id[each])

@@ -27,7 +27,7 @@ unstored: set[tuple[str, str]] = set()
 def stored(owner: BaseModel, *without: str) -> dict[str, Any]:
     """Field name → value, but for those `without`. Values are copies: later changes leave them."""
     found = {}
-    for name, value in owner:
+    for name, value in _fields(owner):
         if name in without:
             continue
         if type(value) in _SIMPLE:
@@ -43,7 +43,13 @@ def stored(owner: BaseModel, *without: str) -> dict[str, Any]:
 def unstorable(owner: BaseModel, *without: str) -> list[str]:
     """The fields that `stored` leaves out."""
     kept = stored(owner, *without)
-    return [name for name, _ in owner if name not in kept and name not in without]
+    return [name for name, _ in _fields(owner) if name not in kept and name not in without]
+
+
+def _fields(owner: BaseModel) -> list[tuple[str, Any]]:
+    """Name and value of each, as going through the owner gives them, at a fraction of the time."""
+    declared = [field for field in owner.__dict__.items() if field[0][:1] != "_"]
+    return declared + [*(owner.__pydantic_extra__ or {}).items()]
 
 
 def restored(value: Any) -> Any:

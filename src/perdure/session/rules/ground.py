@@ -109,17 +109,18 @@ class Ground:
 
     def refuse_inside(self, what: str) -> None:
         """Raises `RefusedError` when the code is inside an action."""
-        self.go_on()
-        if stack := self.stack:
+        if self.leaving is not None:
+            self.go_on()
+        if stack := inside.stack_of(self):
             # The start of a `repeatable` one may not be recorded yet.
             action = self.ledger.actions.get(stack[-1])
-            inside = f"the action {action.name}" if action else "an action"
-            raise RefusedError(f"{what} inside {inside}: do it in the agent's own code, around the action")
+            where = f"the action {action.name}" if action else "an action"
+            raise RefusedError(f"{what} inside {where}: do it in the agent's own code, around the action")
 
     @property
     def parent(self) -> int | None:
         """The action that the code is inside of."""
-        stack = self.stack
+        stack = inside.stack_of(self)
         return stack[-1] if stack else None
 
     def path(self) -> tuple[str, ...]:
