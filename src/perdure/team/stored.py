@@ -48,8 +48,8 @@ def unstorable(owner: BaseModel, *without: str) -> list[str]:
 
 def _fields(owner: BaseModel) -> list[tuple[str, Any]]:
     """Name and value of each, as going through the owner gives them, at a fraction of the time."""
-    declared = [field for field in owner.__dict__.items() if field[0][:1] != "_"]
-    return declared + [*(owner.__pydantic_extra__ or {}).items()]
+    declared = (field for field in owner.__dict__.items() if field[0][:1] != "_")
+    return [*declared, *(owner.__pydantic_extra__ or {}).items()]
 
 
 def restored(value: Any) -> Any:
