@@ -22,7 +22,7 @@ from perdure.models import ScriptedModel
 from perdure.models.spelling import Spelling
 from perdure.session.rules.files import Files
 from perdure.session.rules.ledger import Ledger
-from perdure.testing import Report
+from perdure.testing import Command, Report
 from perdure.testing.lives import SESSION, forked
 from perdure.tools import toolbox
 from tests.autonomous import dead_end, playing, tasks
@@ -168,6 +168,34 @@ def budget_holds(bench: Bench, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(50 if FULL else 1))
 def test_a_budget_holds_across_kills(bench: Bench, seed: int) -> None:
     budget_holds(bench, seed)
+
+
+# --- what people say --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.storm
+def test_what_people_say_to_it_counts_once_whenever_it_is_killed(bench: Bench) -> None:
+    """More steps, a rule, advice, an approval, a pause: the state tells how often each was taken."""
+    script = [
+        playing.plan(task("1")),
+        {"match": "A person says: now", "system": "Be brief", **says(call("send", text="to all"))},
+        {"match": "^sent", **says(call("finish_task", result="done"))},
+        judged(),
+        {**says(call("list_files")), "repeat": True},
+    ]
+    agent = playing.agent(script, {"progress": None}, tools=dead_end.tools)
+    report = bench.killed(
+        agent,
+        input=playing.given(bench.folder, approve="once", budget={"steps": 3}),
+        messages=[{"steps": 10}, {"rule": "Be brief."}, "now"],
+        answers={'May send(text="to all") be done?': "yes"},
+        commands=[Command("pause", during="list_files")],
+        most=None if FULL else 8,
+    )
+    assert report.lives > 8
+    with perdure.open(max(bench.lives.glob("[0-9]*")) / "agents.db") as store:
+        state = store.state_at(SESSION)
+    assert (state["agent"]["budget"], state["rules"]) == ({"steps": 13}, ["Be brief."])
 
 
 # --- in the middle of a reply -----------------------------------------------------------------------------------------
