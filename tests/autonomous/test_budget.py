@@ -42,7 +42,7 @@ def test_out_of_budget_it_waits_for_more(folder: Path, unit: str, most: float, m
         store.send("q", {unit: more})
         assert run(store, agent, folder, **{unit: most}).status == "idle"
         assert most + more <= spent(store)[unit] < most + more + STEP[unit]
-        store.send("q", {unit: 10_000})
+        store.send("q", {unit: 10_000, "seconds": 0})
         store.send("q", "now")
         assert run(store, agent, folder, **{unit: most}).result == "done"
 

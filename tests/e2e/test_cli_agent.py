@@ -75,7 +75,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def agent(*options: str, goal: str = GOAL) -> tuple[str, ...]:
-    return ("agent", goal, "--model", "script:script.yaml", *options)
+    approve = () if "--approve" in options else ("--approve", "never")
+    return ("agent", goal, "--model", "script:script.yaml", *options, *approve)
 
 
 # --- whole, killed, stopped -------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ def test_a_goal_is_reached_and_the_same_line_again_prints_the_same(place: Place)
     ):
         assert line in err
     before = place.show()
-    assert place.run(*words[:-1])[:2] == (0, "signed by Ada\n")
+    assert place.run(*(word for word in words if word != "--progress"))[:2] == (0, "signed by Ada\n")
     assert place.show()["records"] == before["records"]
     told = before["agent"]
     assert (told["goal"], told["model"], told["milestones"]) == (GOAL, "script:script.yaml", ["plan"])
@@ -291,7 +292,7 @@ def test_another_goal_model_or_limit_is_refused_with_the_command_that_helps(plac
         (agent("--budget", "steps=2"), f"perdure send {ID} --message '{{\"usd\": 1}}'"),
         (agent("--rule", "Be long."), f'perdure send {ID} --message \'{{"rule": "TEXT"}}\''),
         (("agent", GOAL, "--model", "script:other.yaml"), f"perdure state {ID} --set 'agent.model="),
-        (agent("--approve", "once"), "was started without, not with approve 'once'; give another session (--id)"),
+        (agent("--approve", "once"), "was started with 'never', not with approve 'once'; give another session (--id)"),
         (agent("--id", ID, goal="Stop"), "not with goal 'Stop'"),
     ):
         status, _, err = place.run(*words)

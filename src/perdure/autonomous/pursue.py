@@ -8,5 +8,5 @@ from perdure.autonomous.steps import agent
 
 @agent
 def pursue() -> Agent:
-    """Pursues a goal in a folder."""
-    return Agent()
+    """Pursues a goal in a folder. A person is asked before what cannot be repeated, unless somebody says otherwise."""
+    return Agent(approve="once")

@@ -204,9 +204,8 @@ class Loop:
             case {"rule": str(rule), **rest} if not rest:
                 controls.add(s.state["rules"], rule)
             case dict() if sent and _is_budget(sent):
-                agent["budget"] = {
-                    unit: agent["budget"].get(unit, 0) + sent.get(unit, 0) for unit in {**agent["budget"], **sent}
-                }
+                # More of what has no bound is no bound.
+                agent["budget"] = {unit: most + sent.get(unit, 0) for unit, most in agent["budget"].items()}
             case _:
                 told = '%s takes a text, {"rule": text} or more budget such as {"usd": 1}; this is passed over: %s'
                 _log.warning(told, s.id, values.describe(sent))

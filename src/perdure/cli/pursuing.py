@@ -53,7 +53,8 @@ def agent(
         typer.Option(
             "--approve",
             metavar="WHEN",
-            help="Before which calls a person is asked: once (what cannot be repeated), write (all changes) or never.",
+            help="Before which calls a person is asked: once (what cannot be repeated), write (all changes) or never. "
+            "Else as its code says: once, where none is named.",
         ),
     ] = None,
     rule: Annotated[
