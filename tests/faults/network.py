@@ -29,8 +29,9 @@ class Network:
 
     def __init__(self) -> None:
         self._server, self._client = f"perdure-s{os.getpid()}", f"perdure-c{os.getpid()}"
-        self.server = ("ip", "netns", "exec", self._server)
-        self.client = ("ip", "netns", "exec", self._client)
+        # Not `ip netns exec`: its processes would keep every file system mounted that is so when they begin.
+        self.server = ("nsenter", f"--net=/run/netns/{self._server}")
+        self.client = ("nsenter", f"--net=/run/netns/{self._client}")
 
     def __enter__(self) -> Self:
         try:

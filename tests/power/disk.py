@@ -13,6 +13,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -114,6 +115,18 @@ class Recording:
                 is_lost = dropped is not None and n > flushed and dropped.random() < 1 / 2
                 if entry.offset != recorder.FLUSH and not is_lost:
                     os.pwrite(disk.fileno(), entry.content, entry.offset)
+
+    @contextmanager
+    def seen(self, folder: Path, *, at: int, dropped: random.Random | None = None) -> Iterator[Path]:
+        """The folder that `image` leaves, mounted under this one.
+
+        From a file of its own: a process in another mount namespace may hold what was mounted last, and the kernel
+        would show that again, whatever has been written into its file meanwhile.
+        """
+        with tempfile.NamedTemporaryFile(dir=folder) as image:
+            self.image(Path(image.name), at=at, dropped=dropped)
+            with mounted(Path(image.name), folder / "seen") as root:
+                yield root
 
 
 @contextmanager

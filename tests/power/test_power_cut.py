@@ -24,7 +24,7 @@ from perdure import values
 from perdure.log.action import Actions
 from tests.crash import chores
 from tests.power import savers, writer
-from tests.power.disk import Recording, mounted, recording, what_is_missing
+from tests.power.disk import Recording, recording, what_is_missing
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
 CUTS = 40 if FULL else 5
@@ -123,8 +123,7 @@ def losses(
     """What is wrong after each of `CUTS` cuts, where something is."""
     chance, found = random.Random(CUTS + drops), []
     for at in one.cuts(CUTS, chance, only_told=only_told):
-        one.recording.image(folder / "cut", at=at, dropped=chance if drops else None)
-        with mounted(folder / "cut", folder / "seen") as root:
+        with one.recording.seen(folder, at=at, dropped=chance if drops else None) as root:
             try:
                 check(root, at)
             except (AssertionError, perdure.PerdureError) as error:
@@ -181,8 +180,8 @@ def test_nothing_acknowledged_is_lost_in_a_power_cut(right: tuple[str, Lived], *
 
 def test_the_writer_does_all_that_a_store_does(right: tuple[str, Lived], tmp_path: Path) -> None:
     kind, one = right
-    one.recording.image(tmp_path / "cut", at=one.acknowledged[-1][0])
-    with mounted(tmp_path / "cut", tmp_path / "seen") as root, perdure.open(STORES[kind][0].format(root)) as store:
+    seen = one.recording.seen(tmp_path, at=one.acknowledged[-1][0])
+    with seen as root, perdure.open(STORES[kind][0].format(root)) as store:
         assert all(len(store.backend.keyframes(session)) > 1 for session in writer.SESSIONS)
         if kind == "sqlite":
             assert (root / "agents.db").stat().st_size > 40 * 4096, "its log was never carried over"
@@ -242,6 +241,18 @@ def test_chores_in_a_store_that_does_not_sync_are_caught(kind: str, how: str, tm
 
 
 # ------------------------------------------------------------------------------------------------- the bench itself
+
+
+def test_each_cut_is_seen_while_a_process_still_holds_the_last_one(right: tuple[str, Lived], tmp_path: Path) -> None:
+    first, *_, last = [position for position, *_ in right[1].acknowledged]
+    with right[1].recording.seen(tmp_path, at=first) as root:
+        before = {path.relative_to(root): path.stat().st_size for path in root.rglob("*")}
+        holds = ["unshare", "--mount", "sh", "-c", "echo holds; read said"]
+        other = subprocess.Popen(holds, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert other.stdout is not None
+        assert other.stdout.readline() == "holds\n"
+    with other, right[1].recording.seen(tmp_path, at=last) as root:
+        assert {path.relative_to(root): path.stat().st_size for path in root.rglob("*")} != before
 
 
 def numbers_lost(one: Lived, how: str, folder: Path, **cuts: bool) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import random
 import socket
@@ -53,7 +54,9 @@ STORES = ["file://{}/store", *(["sqlite:///{}/a.db"] if instants.FULL else [])]
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> report.Report:
     folder = tmp_path_factory.mktemp("bench")
-    found = bench.run(folder, TINY, rounds=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importlib.import_module("perdure.testing.bench.crowd"), "PROCESSES", 2)
+        found = bench.run(folder, TINY, rounds=1)
     assert list(folder.iterdir()) == []
     return found
 
