@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 # Folders are listed too, so that a deleted file is noticed.
 SOURCES := $(shell find src -name __pycache__ -prune -o -print)
+# So many tests at once: one more than CI has processors, as a test that waits for a server or a process uses none.
+AT_ONCE := 3
 # Programs from Debian that tests run, by package.
 APT_PACKAGES := e2fsprogs gcc iproute2 iptables libc6-dev mount pgbouncer postgresql redis-server
 
@@ -27,7 +29,7 @@ demo: $(VENV)/package
 
 test: lint
 	@echo '== tests'
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -q -n $(AT_ONCE) --dist worksteal
 
 lint: $(VENV)/tools
 	@echo '== ruff'

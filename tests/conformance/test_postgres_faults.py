@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -89,20 +89,37 @@ def test_whatever_is_lost_all_is_done_once(server, when: str) -> None:
 
 
 class Progress:
-    """Counts what is done, and lets one wait until more is."""
+    """Counts what is done, and lets one wait until more is, or somebody has failed."""
 
     def __init__(self) -> None:
-        self.done, self._more = 0, threading.Condition()
+        self.done, self._failed, self._more = 0, list[BaseException](), threading.Condition()
 
     def step(self) -> None:
         with self._more:
             self.done += 1
             self._more.notify_all()
 
+    def ended(self, work: Future[None]) -> None:
+        """Called by a future that is done."""
+        if (error := work.exception()) is not None:
+            with self._more:
+                self._failed.append(error)
+                self._more.notify_all()
+
     def wait(self, count: int) -> None:
-        """Until so many are done."""
+        """Until so many are done. Raises what somebody has failed of."""
         with self._more:
-            assert self._more.wait_for(lambda: self.done >= count, 60)
+            assert self._more.wait_for(lambda: self.done >= count or self._failed, 60)
+            if self._failed:
+                raise self._failed[0]
+
+
+def writers(pool: Executor, store: Store, progress: Progress) -> list[Future[None]]:
+    """Four of them, each with a session."""
+    writing = [pool.submit(write, store, f"s{n}", 40, progress) for n in range(4)]
+    for one in writing:
+        one.add_done_callback(progress.ended)
+    return writing
 
 
 def write(store: Store, session: str, count: int, progress: Progress) -> None:
@@ -130,7 +147,7 @@ END_ALL = (
 def test_connections_that_the_server_ends_are_replaced(server) -> None:
     progress = Progress()
     with open_store(server.fresh_url()) as store, ThreadPoolExecutor(4) as pool:
-        writing = [pool.submit(write, store, f"s{n}", 40, progress) for n in range(4)]
+        writing = writers(pool, store, progress)
         for count in range(5, 145, 7):
             progress.wait(count)
             server.sql(END_ALL)
@@ -142,7 +159,7 @@ def test_connections_that_the_server_ends_are_replaced(server) -> None:
 def test_a_server_that_is_killed_and_started_again_loses_nothing(server) -> None:
     progress = Progress()
     with open_store(server.fresh_url() + "&busy_s=60") as store, ThreadPoolExecutor(4) as pool:
-        writing = [pool.submit(write, store, f"s{n}", 40, progress) for n in range(4)]
+        writing = writers(pool, store, progress)
         for count in (10, 90):
             progress.wait(count)
             server.kill()

@@ -35,6 +35,7 @@ from perdure.errors import (
 )
 from perdure.ops import agent_snapshot, picturing, snapshot_file
 from perdure.runtime.store import AgentStore
+from tests.instants import FULL
 from tests.property import strategies
 from tests.property.corpus import CORPUS
 from tests.property.oracle import facts
@@ -72,7 +73,10 @@ def worker(s: perdure.Session) -> None:
         s.complete(s.state["messages"])
 
 
-@pytest.fixture(params=["memory", "sqlite", "file", "sealed"])
+STORES = ["memory", "sqlite", "file", "sealed"]
+
+
+@pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentStore]:
     places = {"memory": "memory:", "file": f"file:{tmp_path / 'folder'}"}
     url = places.get(request.param, str(tmp_path / "one.db"))
@@ -456,6 +460,8 @@ def test_steps_go_on_in_another_store(store: AgentStore, other: AgentStore, tmp_
     assert other.snapshot("q-42", at=2).state == taken.state
 
 
+@pytest.mark.storm
+@pytest.mark.parametrize("store", STORES if FULL else ["sqlite"], indirect=True)
 def test_it_goes_on_in_a_fresh_process(store: AgentStore, tmp_path: Path) -> None:
     store.run(worker, "q-42", input="go on")
     store.export_snapshot("q-42", tmp_path / "s", at=store.snapshots("q-42")[0].seq, plain=True)

@@ -51,24 +51,38 @@ DOCS = Path(__file__).parents[2] / "docs" / "benchmark.md"
 STORES = ["file://{}/store", *(["sqlite:///{}/a.db"] if instants.FULL else [])]
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> report.Report:
-    folder = tmp_path_factory.mktemp("bench")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(importlib.import_module("perdure.testing.bench.crowd"), "PROCESSES", 2)
-        found = bench.run(folder, TINY, rounds=1)
-    assert list(folder.iterdir()) == []
-    return found
+OF_ONE_CHAT = ("w1", "w4", "fork")
+"""Sections that look at the store which the first of them leaves."""
+
+TOGETHER = [OF_ONE_CHAT, *((section,) for section in bench.SECTIONS if section not in OF_ONE_CHAT)]
 
 
-def test_every_row_is_measured(tiny: report.Report) -> None:
-    assert [figure.row.key for figure in tiny.figures] == [row.key for row in ROWS]
-    assert all(figure.value > 0 for figure in tiny.figures if figure.row.key != "import.optional")
-    assert all((figure.beside is not None) == bool(figure.row.beside) for figure in tiny.figures)
+@pytest.fixture
+def _small_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two processes: each has to load all before it saves anything."""
+    monkeypatch.setattr(importlib.import_module("perdure.testing.bench.crowd"), "PROCESSES", 2)
 
 
-def test_nothing_optional_is_imported(tiny: report.Report) -> None:
-    assert {f.row.key: f.value for f in tiny.figures}["import.optional"] == 0
+@pytest.fixture
+def tiny(tmp_path: Path) -> report.Report:
+    """A report of every row, of which only the quickest section was measured."""
+    measured = bench.run(tmp_path, TINY, only=["files"])
+    values = {key: 2.0 for row in ROWS for key in (row.key, row.beside) if key}
+    return dataclasses.replace(measured, figures=report.figures([values], sizes=TINY))
+
+
+@pytest.mark.usefixtures("_small_crowd")
+@pytest.mark.parametrize("sections", TOGETHER, ids="-".join)
+def test_every_row_is_measured(sections: tuple[str, ...], tmp_path: Path) -> None:
+    found = bench.run(tmp_path, TINY, only=sections)
+    assert list(tmp_path.iterdir()) == []
+    assert [figure.row.key for figure in found.figures] == [row.key for row in ROWS if row.section in sections]
+    assert all((figure.value > 0) == (figure.row.key != "import.optional") for figure in found.figures)
+    assert all((figure.beside is not None) == bool(figure.row.beside) for figure in found.figures)
+
+
+def test_every_row_is_of_a_section() -> None:
+    assert {row.section for row in ROWS} == {*bench.SECTIONS}
 
 
 def test_less_work_than_the_full_is_not_judged(tiny: report.Report) -> None:
@@ -125,6 +139,7 @@ def test_unfit_options_are_refused(argv: list[str]) -> None:
 
 
 @pytest.mark.storm
+@pytest.mark.usefixtures("_small_crowd")
 @pytest.mark.parametrize("url", STORES)
 def test_a_store_is_measured_by_its_url(url: str, tmp_path: Path) -> None:
     found = bench.run(tmp_path, TINY, store=url.format(tmp_path), only=places.SECTIONS)
