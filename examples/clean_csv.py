@@ -1,7 +1,6 @@
 """An agent that cleans a messy CSV by a program that it writes, and sums it up: every sum is computed once more.
 
-    perdure run examples/clean_csv.py:agent --session orders \
-        --input '{"goal": "Clean orders.csv and sum it up", "workspace": "orders"}'
+    perdure agent "Clean orders.csv and sum it up" --agent examples/clean_csv.py:agent --id clean
 
 It works on a copy of `messy_orders`, which is put into the workspace if that is empty. Without a model it plays what
 stands in `clean_csv.yaml`. The program that it writes is run as you: of a model that you do not trust, in a container.

@@ -1,9 +1,9 @@
 """An agent that mends a program whose tests fail: it runs them, finds the reason, changes the program, runs them again.
 
-    perdure run examples/fix_a_test.py:agent --session fix --input '{"goal": "Make the tests pass", "workspace": "fix"}'
+    perdure agent "Make the tests pass" --agent examples/fix_a_test.py:agent --id fix
 
-It works on a copy of `broken_repo`, which is put into the workspace if that is empty; give it a folder of yours, and it
-works there. Without a model it plays what stands in `fix_a_test.yaml`. The tests run what is there, as you.
+It works on a copy of `broken_repo`, which is put into the workspace if that is empty. Without a model it plays what
+stands in `fix_a_test.yaml`. The tests run what is there, as you.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """An agent that writes a report over the documents of a folder, from which every name, figure and quotation is taken.
 
-    perdure run examples/report.py:agent --session quay \
-        --input '{"goal": "Report what is known of high water at Elra, in report.md", "workspace": "quay"}'
+    perdure agent "Report what is known of high water at Elra, in report.md" --agent examples/report.py:agent --id quay
 
 It works on copies of `research_documents`, which are put into the workspace if that is empty; give it a folder of
 yours, and it reports on what is there. Without a model it plays what stands in `report.yaml`.

@@ -18,6 +18,7 @@ import pytest
 
 import perdure
 from perdure import faults
+from perdure.autonomous.starting import started
 from perdure.errors import WorkspaceError
 from perdure.models import ScriptedModel
 from perdure.session.async_session import AsyncSession
@@ -141,8 +142,10 @@ def test_a_folder_that_was_moved_is_told_before_anything_runs(cut_off: Path, tmp
     assert f"{tmp_path}/a/work: the workspace cannot be opened" in outcome.reason
     assert began(cut_off) == before
     assert not (tmp_path / "a/work").exists()
-    (tmp_path / "c").rename(tmp_path / "a/work")
-    assert resumed(cut_off).result == "read"
+    with perdure.open(cut_off) as store:
+        moved, said = started(store, playing.agent(WRITES), "s", said={"goal": "x"}, workspace=tmp_path / "c")
+        assert store.run(moved, "s", input=said).result == "read"
+    assert not (tmp_path / "a/work").exists()
 
 
 def test_a_file_that_was_deleted_is_told_before_anything_runs(

@@ -175,9 +175,10 @@ def test_a_budget_holds_across_kills(bench: Bench, seed: int) -> None:
 
 @pytest.mark.storm
 def test_what_people_say_to_it_counts_once_whenever_it_is_killed(bench: Bench) -> None:
-    """More steps, a rule, advice, an approval, a pause: the state tells how often each was taken."""
+    """More steps, a rule, advice, an approval, a pause: also when it goes back to before it was told."""
     script = [
         playing.plan(task("1")),
+        {"match": "A person says: now", "system": "Be brief", **says(call("give_up", reason="no"))},
         {"match": "A person says: now", "system": "Be brief", **says(call("send", text="to all"))},
         {"match": "^sent", **says(call("finish_task", result="done"))},
         judged(),
