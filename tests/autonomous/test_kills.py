@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from perdure.session.rules.files import Files
 from perdure.session.rules.ledger import Ledger
 from perdure.testing import Command, Report
 from perdure.testing.lives import SESSION, forked
-from perdure.tools import toolbox
+from perdure.tools import shell, toolbox
 from tests.autonomous import dead_end, playing, tasks
 from tests.autonomous.benches import Bench, bench, check_histories, things
 from tests.autonomous.playing import call, judged, says, task
@@ -261,6 +262,36 @@ def test_killed_in_the_middle_of_a_reply_no_tool_of_it_ran_and_it_is_asked_for_o
         assert store.run(agent, SESSION, input=said).result == "done"
         assert outside.effects() == {"asked": 3, "send": 1, "run_shell": 1}
         assert check_histories(store) > 2
+
+
+def test_killed_while_a_command_runs_it_ends_and_a_person_is_asked(bench: Bench, tmp_path: Path) -> None:
+    """Nothing of the command lives on, and whether it runs again is not the agent's to decide."""
+    os.mkfifo(tmp_path / "pipe")
+    command = f"test -e made && exit; exec 3> {tmp_path}/pipe; echo > made; echo begun >&3; sleep 600"
+    script = [
+        playing.plan(task("1", check="test -e made")),
+        says(call("run_shell", command=command)),
+        {"match": "exit status 0", **says(call("finish_task", result="done"))},
+    ]
+    agent = playing.agent(script, tools=shell)
+    bench.fresh()
+    said = playing.given(bench.folder)
+
+    def work(_: Talk) -> None:
+        perdure.open(bench.lives / "agents.db").run(agent, SESSION, input=said)
+
+    with Child(work) as child, (tmp_path / "pipe").open() as pipe:
+        assert pipe.readline() == "begun\n"
+        child.kill()
+        assert pipe.read() == "", "all that had it open has ended"
+    with perdure.open(bench.lives / "agents.db") as store:
+        assert store.run(agent, SESSION, input=said).status == "waiting"
+        check_histories(store)
+        (question,) = store.questions(SESSION)
+        assert question.kind == "doubt"
+        store.settle(SESSION, question.seq, "not-done", by="me")
+        assert store.run(agent, SESSION, input=said).result == "done"
+        assert outside.effects() == {"run_shell": 2}
 
 
 # --- controls: what is wrong is caught --------------------------------------------------------------------------------
