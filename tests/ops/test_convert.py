@@ -43,12 +43,17 @@ def agent(s: perdure.Session) -> int:
     return len(s.state["messages"])
 
 
+CLOSED_EVERY = 10
+
+
 def chat(store: perdure.AgentStore, session: str, turns: int) -> None:
-    with store.session(session, append_only=["messages"]) as s:
-        s.state.setdefault("messages", [])
-        for n in range(turns):
-            s.state["messages"].append({"role": "user", "content": f"word {n} " * 50, "meta": ("x", {n})})
-            s.save()
+    """Closed now and then: a keyframe that is due by then is made, however busy the machine is."""
+    for begin in range(0, turns, CLOSED_EVERY):
+        with store.session(session, append_only=["messages"]) as s:
+            s.state.setdefault("messages", [])
+            for n in range(begin, min(begin + CLOSED_EVERY, turns)):
+                s.state["messages"].append({"role": "user", "content": f"word {n} " * 50, "meta": ("x", {n})})
+                s.save()
 
 
 @pytest.fixture
