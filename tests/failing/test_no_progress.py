@@ -6,6 +6,8 @@ import asyncio
 import os
 from typing import Any
 
+import pytest
+
 import perdure
 from perdure.log.choices import Course
 from perdure.recovery import FailurePolicy, ProgressPolicy
@@ -72,10 +74,12 @@ def test_a_script_in_circles_goes_back_and_tries_the_next_strategy() -> None:
     assert "it goes in circles: the same call with the same result: act, 2 times" in first.reason
 
 
+@pytest.mark.storm
 def test_a_script_in_circles_killed_anywhere_comes_to_the_same() -> None:
     crash_everywhere(searching, points=POINTS)
 
 
+@pytest.mark.storm
 def test_steps_in_circles_killed_anywhere_come_to_the_same() -> None:
     crash_everywhere(step_by_step, points=POINTS)
 

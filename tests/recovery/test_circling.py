@@ -62,10 +62,12 @@ def in_steps(s: perdure.Session) -> None:
         s.complete(told)
 
 
+@pytest.mark.storm
 def test_a_script_is_told_when_it_goes_in_circles_killed_anywhere_or_not() -> None:
     crash_everywhere(agent, points=POINTS)
 
 
+@pytest.mark.storm
 def test_steps_count_on_over_steps_and_lives() -> None:
     crash_everywhere(in_steps, points=POINTS)
     assert perdure.open("memory:").run(in_steps, "one").result == [0, 0, 3, 3, 3]
