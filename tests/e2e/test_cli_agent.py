@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -16,7 +17,7 @@ import pytest
 import yaml
 
 import perdure
-from perdure.cli import main
+from perdure.cli import asking, main
 from tests.autonomous.playing import call, judged, plan, says, task
 
 GOAL = "Write a greeting"
@@ -137,12 +138,14 @@ def test_killed_at_any_line_the_same_line_and_resume_go_on(place: Place, monkeyp
 # --- people -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_person_is_asked_before_files_change_and_answers_from_another_process(place: Place) -> None:
+def test_a_person_is_asked_before_files_change_and_answers_from_another_process_or_in_place(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.write(GREETING)
-    asking = subprocess.run(
+    first = subprocess.run(
         [sys.executable, "-m", "perdure.cli", *agent("--approve", "write")], capture_output=True, check=False
     )
-    assert (asking.returncode, b"waits for 1 decision" in asking.stdout) == (75, True), asking.stderr
+    assert (first.returncode, b"waits for 1 decision" in first.stdout) == (75, True), first.stderr
     (question,) = place.show()["questions"]
     assert question["prompt"].startswith('May write_file(path="greeting.txt", text="hello')
     assert place.run(*question["commands"][0].split()[1:])[0] == 0
@@ -155,6 +158,10 @@ def test_a_person_is_asked_before_files_change_and_answers_from_another_process(
     assert place.run("resume", ID)[0] == 75, "it goes on, and asks about the next change"
     assert place.calls() == ["write_file"]
     assert [one["rejected"] for one in place.show()["agent"]["tasks"]] == [1, 0]
+    monkeypatch.setattr(asking, "is_terminal", lambda: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n"))
+    assert place.run("resume", ID)[0] == 95, "asked in place until the script has no more to say"
+    assert place.calls() == ["write_file", "append_file", "run_shell"]
 
 
 def test_at_a_terminal_it_is_asked_in_place_under_its_plan(place: Place) -> None:
