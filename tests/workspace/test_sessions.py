@@ -330,6 +330,27 @@ def test_a_rollback_by_a_person_is_finished_at_the_next_opening(store, root: Pat
         assert told(root) == was
 
 
+def test_a_rollback_by_a_person_is_finished_where_the_files_are(
+    store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "there", "here/root"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for session, folder in (("s", Folder("root")), ("t", Folder(tmp_path / "here/root", stays=True))):
+        with store.session(session, workspace=folder) as s:
+            s.call(write, f"{s.folder}/{session}", "one")
+            s.state["n"] = 1
+            s.checkpoint("first")
+            s.call(write, f"{s.folder}/{session}", "two")
+        store.rollback(session, "first")
+    monkeypatch.chdir(tmp_path / "there")
+    with store.session("s", workspace=Folder("root")) as s:
+        assert (s.folder, (tmp_path / "here/root/s").read_text()) == (tmp_path / "here/root", "one")
+    with store.session("t", workspace=Folder(tmp_path / "there", stays=True)) as s:
+        assert (s.folder, (tmp_path / "here/root/t").read_text()) == (tmp_path / "here/root", "one")
+    assert list((tmp_path / "there").iterdir()) == []
+
+
 def test_files_that_are_gone_are_told_before_anything_runs(
     store, root: Path, tmp_path: Path, caplog, monkeypatch
 ) -> None:

@@ -69,7 +69,8 @@ class SessionFiles:
                     workspace.prove(plan, self._place.one)
                     return plan.conflicts
                 case TakeBack(now, to, windows):
-                    return workspace.restore(self._there().root, self._plan(now, to, windows), self._place.one)
+                    there = self._there(workspace.load(now, self._place.one))
+                    return workspace.restore(there.root, self._plan(now, to, windows), self._place.one)
 
     @property
     def root(self) -> Path | None:
