@@ -47,9 +47,11 @@ def test_it_is_told_what_was_tried_what_was_undone_and_what_stands(folder: Path)
     assert "goes in circles" in first["reason"]
     assert (first["to"], first["strategy"]) == ("first draft", "careful")
     assert (second["to"], second["strategy"]) == ("plan", "different")
-    assert "it cannot be mended" in second["reason"]
+    assert second["reason"] == "dead-end: it cannot be mended"
     assert [*first["standing"], *second["standing"]] == ["send(text='to all')"]
-    assert [call for call in (*first["undone"], *second["undone"]) if call.startswith("book")] == ["book(room='r1')"]
+    undone = ["delete_file(path='base.txt')", "write_file(path='report.md', text='broken')", "book(room='r1')"]
+    assert [*first["undone"], *second["undone"][:3]] == undone
+    assert second["undone"][3].startswith("write_file(path='report.md', text='a first draft")
     told = autonomous.prompts.given_up(second)
     assert "Back at 'plan'" in told
     assert "it still stands: send(text='to all')" in told

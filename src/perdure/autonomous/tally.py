@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from perdure import limits, values
 from perdure.log import points
 from perdure.log.action import Actions
+from perdure.log.choices import Course
 from perdure.session.rules import call as calls
 from perdure.session.rules.strategy import name_of
 
@@ -69,11 +70,13 @@ def spent_out(budget: Mapping[str, float], spent: Mapping[str, float]) -> str:
 def tried(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """What was given up, the newest last: why, for which strategy, back to where, what was undone and what stands.
 
-    Calls as people write them, shortened.
+    Calls of the agent's own code as people write them, shortened. Why is what went wrong, not how often: that a kill
+    makes it happen once more is nothing for a model to read.
     """
-    actions, named = Actions(entries), {}
+    actions, named, course = Actions(entries), {}, Course()
     found = []
     for entry in entries:
+        course.take([entry])
         name, seq = points.naming(entry)
         if name is not None:
             named[seq] = name
@@ -81,7 +84,7 @@ def tried(entries: Sequence[Entry]) -> list[dict[str, Any]]:
             strategy = values.decode(entry["strategy"])
             found.append(
                 {
-                    "reason": str(entry["reason"] or "")[: limits.TRIED_CHARS],
+                    "reason": _reason(entry, course)[: limits.TRIED_CHARS],
                     "by": entry["by"],
                     "strategy": "" if strategy is None else str(name_of(strategy)),
                     "to": named.get(entry["to"], ""),
@@ -95,7 +98,22 @@ def tried(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return found[-limits.TRIED_COUNT :]
 
 
+def _reason(entry: Entry, course: Course) -> str:
+    chosen = course.choices[-1] if course.choices else None
+    if chosen is not None and chosen.seq == entry.seq - 1 and chosen.failure is not None:
+        return chosen.failure.error
+    return str(entry["reason"] or "")
+
+
 def _calls(actions: Actions, seqs: Iterable[int]) -> list[str]:
-    told = [calls.call_text(actions[seq].name, actions[seq].args) for seq in seqs]
+    own = dict.fromkeys(_own(actions, seq) for seq in seqs)
+    told = [calls.call_text(actions[seq].name, actions[seq].args) for seq in own]
     shown = [text[: limits.TRIED_CHARS] for text in told[: limits.TRIED_COUNT]]
     return [*shown, *([f"and {len(told) - len(shown)} more"] if len(told) > len(shown) else [])]
+
+
+def _own(actions: Actions, seq: int) -> int:
+    """The action of the agent's own code that this one is inside of."""
+    while actions[seq].parent in actions:
+        seq = actions[seq].parent or 0
+    return seq
