@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.stores.file import disk
+from perdure.testing.lives import forked
 from tests.autonomous import playing, tasks
 from tests.autonomous.playing import call, judged, says, task
 from tests.autonomous.tasks import EXAMPLES, example, given
@@ -95,6 +98,36 @@ def test_a_folder_that_is_empty_begins_with_the_files_of_another(tmp_path: Path,
     assert seeded(source, folder).result == "done"
     there = told(source)
     assert told(folder) == {name: thing for name, thing in there.items() if not name.startswith("__pycache__")}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_killed_in_the_middle_of_a_file_that_is_copied_the_copy_is_finished(
+    number: int, tmp_path: Path, folder: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in "abc":
+        (source / name).write_text(name * 1000)
+    script = [playing.plan(task("1")), says(call("finish_task", result="done")), judged()]
+    agent, said = playing.agent(script, seed=source), playing.given(folder)
+    write, written = disk.write_new, list[Path]()
+
+    def dying(path: Path, content: bytes) -> None:
+        written.append(path)
+        if len(written) == number:
+            write(path, content[:100])
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(path, content)
+
+    def work() -> bytes:
+        disk.write_new = dying
+        return perdure.open(tmp_path / "agents.db").run(agent, "q", input=said).status.encode()
+
+    assert os.WIFSIGNALED(forked(work)[1])
+    assert told(folder) != told(source)
+    with perdure.open(tmp_path / "agents.db") as store:
+        assert store.run(agent, "q", input=said).result == "done"
+    assert told(folder) == told(source)
 
 
 def test_what_is_in_a_folder_already_is_worked_on_and_nothing_is_added(tmp_path: Path, folder: Path) -> None:
