@@ -6,10 +6,12 @@ import io
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,31 @@ GREETING = [
     judged(),
 ]
 
+GATED = [*GREETING[:2], says(call("gate")), *GREETING[2:4], says(call("gate")), *GREETING[4:]]
+AGENT = '''
+from pathlib import Path
+
+import perdure
+from perdure import autonomous
+from perdure.tools import Toolbox, files, shell
+
+HERE = Path(__file__).parent
+
+
+@perdure.action(effect="repeatable")
+def gate() -> str:
+    """Where there is a gate, says that it is there, and waits to be let through."""
+    if (HERE / "arrived").exists():
+        (HERE / "arrived").write_text("x")
+        (HERE / "go").read_text()
+    return "open"
+
+
+@autonomous.agent
+def gated() -> autonomous.Agent:
+    return autonomous.Agent(tools=lambda folder: Toolbox.of(files(folder), shell(folder), gate))
+'''
+
 
 class Place:
     """A folder with a script, in which commands run: in this process, or in one that can be sent a signal."""
@@ -48,15 +75,24 @@ class Place:
             main(list(words))
         return int(left.value.code or 0), *self._capsys.readouterr()
 
-    def until(self, line: str, *words: str, then: int, cwd: Path | None = None) -> tuple[int, str]:
-        """A process that is sent a signal once it has told that: its exit status, and what it told then."""
+    @contextmanager
+    def at_gate(self, *words: str, cwd: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+        """A process that has come to the gate of its agent, and waits there."""
         command = [sys.executable, "-m", "perdure.cli", *words]
         with subprocess.Popen(command, cwd=cwd, text=True, stderr=subprocess.PIPE) as process:
-            assert process.stderr is not None
-            assert any(line in told for told in process.stderr), line
-            process.send_signal(then)
-            rest = process.stderr.read()
-        return process.returncode, rest
+            try:
+                self.wait_at_gate(process)
+                yield process
+            finally:
+                process.kill()
+
+    def wait_at_gate(self, process: subprocess.Popen[str]) -> None:
+        """Until it is there."""
+        arrived, ended = os.open(self.path / "arrived", os.O_RDONLY | os.O_NONBLOCK), os.pidfd_open(process.pid)
+        ready, _, _ = select.select([arrived, ended], [], [])
+        assert arrived in ready
+        os.close(arrived)
+        os.close(ended)
 
     def show(self, session: str = ID) -> Any:
         return json.loads(self.run("show", session, "--json")[1])
@@ -116,23 +152,35 @@ def test_a_goal_is_reached_and_the_same_line_again_prints_the_same(place: Place)
         assert store.state_at(ID)["rules"] == ["Be brief."]
 
 
-def test_killed_at_any_line_the_same_line_and_resume_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.write([{**line, "wait": 0.2} for line in GREETING])
+def test_killed_and_stopped_the_same_line_and_resume_go_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write(GATED)
+    (place.path / "gated.py").write_text(AGENT)
     (place.path / "elsewhere").mkdir()
-    for line in ("checkpoint plan", "write_file", "task 1 is done"):
-        status, _ = place.until(line, *agent("--progress"), then=signal.SIGKILL)
-        assert status == -signal.SIGKILL
+    os.mkfifo(place.path / "arrived")
+    os.mkfifo(place.path / "go")
     elsewhere, store = place.path / "elsewhere", ("--store", f"{place.path}/perdure.db")
-    words = ("resume", ID, *store, "--progress")
-    status, rest = place.until("thinks …", *words, then=signal.SIGINT, cwd=elsewhere)
-    assert status == 130
-    assert f"To go on: perdure resume {ID}" in rest
-    monkeypatch.chdir(elsewhere)
-    assert place.run(*words)[:2] == (0, "signed by Ada\n")
-    monkeypatch.chdir(place.path)
-    assert (place.path / "workspace" / ID / "greeting.txt").read_text() == "hello\nAda\n"
+    words = agent("--agent", "gated.py:gated", *store)
+    with place.at_gate(*words):
+        pass  # killed there
+    with place.at_gate(*words) as process:
+        (place.path / "go").write_text("go")
+        place.wait_at_gate(process)  # the second one
+    with place.at_gate("resume", ID, *store, cwd=elsewhere) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert "stopping at the next action or save" in process.stderr.readline()
+        (place.path / "go").write_text("go")
+        assert f"To go on: perdure resume {ID}" in process.stderr.read()
+        assert process.wait() == 130
     assert place.calls() == ["write_file", "run_shell", "append_file"]
+    monkeypatch.chdir(elsewhere)
+    for name in ("arrived", "go"):
+        (place.path / name).unlink()
+    assert place.run("resume", ID, *store)[:2] == (0, "signed by Ada\n")
+    assert (place.path / "workspace" / ID / "greeting.txt").read_text() == "hello\nAda\n"
     assert list(elsewhere.iterdir()) == []
+    monkeypatch.chdir(place.path)
+    assert place.calls() == ["write_file", "run_shell", "append_file"]
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
@@ -165,7 +213,8 @@ def test_a_person_is_asked_before_files_change_and_answers_from_another_process_
 
 
 def test_at_a_terminal_it_is_asked_in_place_under_its_plan(place: Place) -> None:
-    place.write(GREETING)
+    os.mkfifo(place.path / "go")
+    place.write([*GREETING[:3], says(call("run_shell", command=f"cat {place.path}/go")), *GREETING[4:]])
     main_end, side = pty.openpty()
     command = [sys.executable, "-m", "perdure.cli", *agent("--approve", "write")]
     env = {**os.environ, "COLUMNS": "120", "LINES": "30", "TERM": "xterm"}
@@ -177,17 +226,22 @@ def test_at_a_terminal_it_is_asked_in_place_under_its_plan(place: Place) -> None
             nonlocal told
             while wanted not in told:
                 told += os.read(main_end, 65536)
+            told = told.partition(wanted)[2]
 
-        for question in (b"write_file(", b"run_shell(", b"append_file("):
+        until(b"checkpoint plan (#")
+        for question in (b"write_file(", b'run_shell(command="grep', b'run_shell(command="cat'):
             until(b"May " + question)
             until(b"[y/n]:")
-            told = told.replace(b"[y/n]:", b"")
             os.write(main_end, b"y\n")
+        until(b"[x] 1: write it -> written")
+        until(b"[>] 2: sign it (needs 1)")
+        until(b"run_shell(command='cat")
+        until(b"1 of 2 tasks done, 4 steps, ")
+        (place.path / "go").write_text("go")
+        until(b"2 of 2 tasks done, 6 steps, ")
         until(b"signed by Ada")
         assert process.wait() == 0
     os.close(main_end)
-    for piece in (b"[>] 1: write it", b"[x] 1: write it -> written", b"[>] 2: sign it", b"checkpoint plan"):
-        assert piece in told
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
