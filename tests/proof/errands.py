@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import perdure
+from perdure import autonomous
 from perdure.models import ask
 from perdure.tools import Toolbox
 
@@ -52,6 +53,18 @@ async def agent(s: perdure.AsyncSession) -> int:
         history.append({"role": "user", "content": f"That was errand {errand}. Go on."})
         await s.save()
     return len(history)
+
+
+@perdure.action(effect="once")
+def post(text: str, idempotency_key: perdure.IdempotencyKey | None = None) -> str:
+    """Posts a letter. Each call has a key of its own, by which it is noted."""
+    return note.__wrapped__(f"{idempotency_key}")  # type: ignore[attr-defined, no-any-return]
+
+
+@autonomous.agent(progress=None)
+def pursuer() -> autonomous.Agent:
+    """It does what a model wants, with a goal, as long as it may."""
+    return autonomous.Agent(tools=lambda _: Toolbox.of(post, BOX), budget={"steps": 8}, window=6000)
 
 
 @perdure.agent

@@ -29,8 +29,8 @@ KILLS = 20 if FULL else 3
 LOOK_S = 0.01
 PATIENCE_S = 60.0
 LIFE_S_MAX = 600.0
-WAITS = 75
-"""What a command ends with whose session waits for a decision."""
+COMPLETED, WAITS, IDLE = 0, 75, 78
+"""What a command ends with whose session is completed, waits for a decision, or has nothing more to do for now."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Work:
 
     `begin` and `resume` are the command lines for a folder. `happened` tells each effect that may happen once, as often
     as it did. `histories` are the parts of the state that are lists of messages. `settle` decides what waits.
-    `has_processes`: it starts some, a model's server or commands.
+    `has_processes`: it starts some, a model's server or commands. `may_be_idle`: its end may be that all that it may
+    spend is spent.
     """
 
     begin: Callable[[Path], Sequence[str]]
@@ -48,6 +49,7 @@ class Work:
     histories: Sequence[str] = ()
     settle: Callable[[perdure.AgentStore, perdure.Question, Path], None] | None = None
     has_processes: bool = False
+    may_be_idle: bool = False
     store: str = "agents.db"
     session: str = "q"
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -102,7 +104,7 @@ class _One:
             self._check_now()
             if ended_with is None:
                 return None
-            if ended_with == 0:
+            if ended_with == COMPLETED or (self._work.may_be_idle and ended_with == IDLE):
                 return time.monotonic() - max(at_work, began)
             assert ended_with == WAITS, f"{self._folder.name} ended with {ended_with}:\n{self._errors()}"
             self._settle()
@@ -179,7 +181,8 @@ class _One:
         with self._opened() as store:
             (info,) = [info for info in store.sessions() if info.id == self._work.session]
             report = store.verify(self._work.session, read_data=True)
-        assert info.status == "completed", f"it is {info.status} ({info.reason})"
+        ends = ("completed", "idle") if self._work.may_be_idle else ("completed",)
+        assert info.status in ends, f"it is {info.status} ({info.reason})"
         assert report.ok, report.problems
         for name, messages in self._histories():
             assert not problems(messages), f"{name}: {problems(messages)}"

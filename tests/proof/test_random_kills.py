@@ -9,7 +9,7 @@ import pytest
 
 import perdure
 from tests.proof import errands
-from tests.proof.random_kills import KILLS, Work, killed_at_random, perdure_command
+from tests.proof.random_kills import FULL, KILLS, Work, killed_at_random, perdure_command
 
 FILE = Path(errands.__file__)
 SCRIPT = """
@@ -23,6 +23,14 @@ def settle(store: perdure.AgentStore, question: perdure.Question, folder: Path) 
     errand = store.action(question.session, question.seq).arguments["errand"]
     if errand in errands.noted(folder):
         store.settle(question.session, question.seq, "done", result=f"noted {errand}")
+    else:
+        store.settle(question.session, question.seq, "not-done")
+
+
+def settle_by_key(store: perdure.AgentStore, question: perdure.Question, folder: Path) -> None:
+    key = store.action(question.session, question.seq).idempotency_key
+    if key in errands.noted(folder):
+        store.settle(question.session, question.seq, "done", result=f"noted {key}")
     else:
         store.settle(question.session, question.seq, "not-done")
 
@@ -48,6 +56,25 @@ def test_with_a_real_model_killed_at_random_instants(tmp_path: Path) -> None:
     assert told.running["local_server.py"] >= 1
     for session in range(told.sessions):
         assert sorted(errands.noted(tmp_path / str(session))) == [f"errand {n}" for n in range(errands.ERRANDS)]
+
+
+@pytest.mark.skipif(not FULL, reason="a real model thinks for minutes: PERDURE_STORM=full")
+@pytest.mark.storm
+@pytest.mark.timeout(7200)
+def test_an_autonomous_agent_with_a_real_model(tmp_path: Path) -> None:
+    """What it comes to is the model's affair: it is held to what it may spend, and does nothing twice."""
+    store = ("--store", "agents.db")
+    words = ("agent", "Post a letter", "--agent", f"{FILE}:pursuer", "--model", "local", "--id", "q", *store)
+    pursuing = Work(
+        begin=lambda _: perdure_command(*words),
+        resume=lambda _: perdure_command(*words),
+        happened=errands.noted,
+        settle=settle_by_key,
+        histories=["history"],
+        has_processes=True,
+        may_be_idle=True,
+    )
+    assert killed_at_random(pursuing, tmp_path, kills=KILLS, seed=3).kills == KILLS
 
 
 @pytest.mark.storm
