@@ -112,6 +112,15 @@ def test_a_plan_is_revised_and_what_is_done_stays(folder: Path) -> None:
         assert (plan["revision"], [one["id"] for one in plan["tasks"]]) == (2, ["1", "3", "4"])
 
 
+def test_a_plan_that_the_code_gives_is_asked_of_nobody(folder: Path) -> None:
+    made = autonomous.Plan(
+        tasks=[autonomous.Task(id="1", title="look"), autonomous.Task(id="2", title="see", needs=["1"])]
+    )
+    script = [says(call("finish_task", result=n)) for n in ("one", "two")] + [judged(), judged()]
+    with perdure.open("memory:") as store:
+        assert run(store, playing.agent(script, plan=made), folder).result == "two"
+
+
 def test_it_is_not_done_while_questions_are_open(folder: Path) -> None:
     script = [
         playing.plan(task("1")),

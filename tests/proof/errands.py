@@ -64,7 +64,13 @@ def post(text: str, idempotency_key: perdure.IdempotencyKey | None = None) -> st
 @autonomous.agent(progress=None)
 def pursuer() -> autonomous.Agent:
     """It does what a model wants, with a goal, as long as it may."""
-    return autonomous.Agent(tools=lambda _: Toolbox.of(post, BOX), budget={"steps": 8}, window=6000)
+    return autonomous.Agent(
+        tools=lambda _: Toolbox.of(post, BOX),
+        plan=autonomous.Plan(tasks=[autonomous.Task(id="1", title="Post a letter")]),
+        budget={"steps": 8},
+        window=6000,
+        settings={"max_tokens": 60},
+    )
 
 
 @perdure.agent

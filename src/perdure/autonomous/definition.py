@@ -17,6 +17,7 @@ from perdure.tools import Toolbox, files, notes, people, shell
 if TYPE_CHECKING:
     from perdure.autonomous.given import Given
     from perdure.autonomous.milestones import Find
+    from perdure.autonomous.plan import Plan
     from perdure.tools.toolbox import Approve
 
 Judge: TypeAlias = Callable[[Path, str], str]
@@ -34,9 +35,10 @@ class Agent:
 
     `tools` makes its tools for the folder that it works in. `about` takes the place of what it is told of how to work.
     `rules` are shown with each request. `budget` by unit: steps (requests to models), seconds (in actions), tokens,
-    usd. `window` is how many tokens the model takes. `judge` is a program that judges the result before the session
-    completes; `settings` are those of `perdure.models.ask`; `milestones` tells which calls reach one. `seed` is a
-    folder whose files are copied into its own before it begins, if that is empty.
+    usd. `window` is how many tokens the model takes. `plan` is its plan, if no model shall make one; `judge` is a
+    program that judges the result before the session completes; `settings` are those of `perdure.models.ask`;
+    `milestones` tells which calls reach one. `seed` is a folder whose files are copied into its own before it begins,
+    if that is empty.
     """
 
     model: Any = None
@@ -46,6 +48,7 @@ class Agent:
     budget: Mapping[str, float] = field(default_factory=dict)
     approve: Approve = "never"
     window: int = limits.WINDOW_TOKENS
+    plan: Plan | None = None
     judge: Judge | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     milestones: Find = milestones.found

@@ -217,14 +217,17 @@ class Loop:
     # --- plan ---------------------------------------------------------------------------------------------------------
 
     async def _plan(self, s: AsyncSession) -> None:
-        """A plan. One that is like one that was given up is asked for once more, and then taken as it is."""
-        made = await self._planned(s)
-        told = "\n".join(task.title for task in made.tasks)
-        if left := [way for way in await aexplored(s, told, at_least=_ALIKE) if way.left]:
-            made = await self._planned(s, like=left[0].reason or left[0].text)
+        made = self._agent.plan or await self._fresh_plan(s)
         s.state["plan"] = plans.begun(made)
         self._begin_task(s)
         await self._reach(s, [milestones.PLAN])
+
+    async def _fresh_plan(self, s: AsyncSession) -> Plan:
+        """A plan. One that is like one that was given up is asked for once more, and then taken as it is."""
+        made = await self._planned(s)
+        told = "\n".join(task.title for task in made.tasks)
+        left = [way for way in await aexplored(s, told, at_least=_ALIKE) if way.left]
+        return await self._planned(s, like=left[0].reason or left[0].text) if left else made
 
     async def _planned(self, s: AsyncSession, *, like: str = "") -> Plan:
         answer = await self._ask(s, prompts.planning(self._tools, like=like), output_type=Plan, name="plan")
