@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +185,16 @@ def test_two_sessions_do_not_work_in_one_folder_at_a_time(store: perdure.AgentSt
 def test_the_folder_is_given_back_when_a_run_fails(store: perdure.AgentStore, tmp_path: Path) -> None:
     cut(store, "Note", workspace=tmp_path / "w")
     Lock(tmp_path / "w", "other", store="").close()
+
+
+def test_a_write_that_was_cut_off_leaves_nothing_once_it_is_done_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            os.rename = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+            _write.__wrapped__("a/note.md", "text", folder=tmp_path)  # type: ignore[attr-defined]
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert [path.suffix for path in (tmp_path / "a").iterdir()] == [".tmp"]
+    _write.__wrapped__("a/note.md", "text", folder=tmp_path)  # type: ignore[attr-defined]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["note.md"]

@@ -54,9 +54,10 @@ def _write(path: str, text: str, *, folder: Path) -> dict[str, Any]:
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.parent.resolve().is_relative_to(folder.resolve()):
         raise RefusedError(f"{path} leads out of {folder}, by a link")
-    disk.replace(target, content)
+    digest = hashlib.sha256(content).hexdigest()
+    disk.replace(target, content, by=f".{target.name[:100]}.{digest[:16]}.tmp")  # cut off, it is done again as it was
     disk.sync_folder(target.parent)
-    return {"path": path, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return {"path": path, "size": len(content), "sha256": digest}
 
 
 def _turn(what: str) -> Turn:

@@ -98,9 +98,13 @@ def write_new(path: Path, content: bytes) -> None:
         os.close(file)
 
 
-def replace(path: Path, content: bytes) -> None:
-    """The file has this content or the one before, whatever happens; its name is durable once its folder is synced."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.tmp")
+def replace(path: Path, content: bytes, *, by: str = "") -> None:
+    """The file has this content or the one before, whatever happens; its name is durable once its folder is synced.
+
+    A kill leaves a temporary file. Where nobody else writes it, and this is done again after a kill, the same name `by`
+    takes that up.
+    """
+    temporary = path.with_name(by or f".{path.name}.{os.getpid()}-{next(_NUMBERS)}.tmp")
     try:
         write_new(temporary, content)
         temporary.rename(path)
