@@ -189,7 +189,7 @@ def test_what_people_say_to_it_counts_once_whenever_it_is_killed(bench: Bench) -
     report = bench.killed(
         agent,
         input=playing.given(bench.folder, approve="once", budget={"steps": 3}),
-        messages=[{"steps": 10}, {"rule": "Be brief."}, "now"],
+        messages=[{"rule": "Be brief."}, "now", {"steps": 10}],  # last what lets it go on
         answers={'May send(text="to all") be done?': "yes"},
         commands=[Command("pause", during="list_files")],
         most=None if FULL else 8,
