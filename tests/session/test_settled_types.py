@@ -171,3 +171,27 @@ def test_functions_of_one_name_that_say_different_things_say_nothing(store: Any)
 
     store.settle("s", doubt(store, "pay"), "done", result="five")
     assert other is not None
+
+
+@perdure.action(effect="once")
+def refund(n: int) -> int:
+    raise Killed
+
+
+def test_of_a_session_whose_code_cannot_be_found_no_function_of_that_name_tells_anything(store: Any) -> None:
+    """The one that is declared in this process has nothing to do with it."""
+
+    def refunding() -> Any:
+        def refund(n: int) -> str:
+            raise Killed
+
+        return refund
+
+    def own(s: perdure.Session) -> Any:
+        return s.call(refunding(), 1)
+
+    with contextlib.suppress(Killed):
+        store.run(own, "s")
+    (question,) = store.run(own, "s").questions
+    store.settle("s", question.seq, "done", result="refunded")
+    assert store.run(own, "s").result == "refunded"

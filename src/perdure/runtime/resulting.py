@@ -47,11 +47,14 @@ def checked(session: str, entry: str, name: str, result: Any) -> Any:
 def _returns(entry: str, name: str) -> Any:
     """What the function of that name says that it returns. `_UNKNOWN` if several say different things.
 
-    Those of the module that the session runs go before others of that name.
+    Those of the module that the session runs go before others of that name. Where that module is not, none of the name
+    need have to do with the session.
     """
     module = _module_of(entry)
+    if module is None:
+        return _UNKNOWN
     found = [(place, fn) for (action, place, _), fn in list(ACTIONS.items()) if action == name]
-    mine = [fn for place, fn in found if module is not None and place == module.__name__]
+    mine = [fn for place, fn in found if place == module.__name__]
     hints = [_hint(fn) for fn in mine or _in_module(module, name) or [fn for _, fn in found]]
     return hints[0] if hints and all(hint == hints[0] for hint in hints) else _UNKNOWN
 
@@ -65,7 +68,7 @@ def _module_of(entry: str) -> ModuleType | None:
     return next((m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == path), None)
 
 
-def _in_module(module: ModuleType | None, name: str) -> list[Callable[..., Any]]:
+def _in_module(module: ModuleType, name: str) -> list[Callable[..., Any]]:
     """The function of that name in it, which need not be declared."""
     found: Any = module
     for part in name.split("."):
