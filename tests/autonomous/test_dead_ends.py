@@ -99,6 +99,20 @@ def test_a_task_that_is_rejected_three_times_is_a_dead_end(folder: Path) -> None
         assert "was not done 3 times: all of it" in choice.reason
 
 
+def test_a_result_that_the_program_rejects_three_times_is_a_dead_end(folder: Path) -> None:
+    script = [
+        playing.plan(task("1")),
+        {"system": "take small steps", **says(call("finish_task", result="right"))},
+        {**says(call("finish_task", result="wrong")), "repeat": True},
+        {**judged(), "repeat": True},
+    ]
+    agent = playing.agent(script, judge=lambda folder, result: "" if result == "right" else "all of it")
+    with perdure.open("memory:") as store:
+        assert run(store, agent, folder).result == "right"
+        (choice,) = store.detail("q").choices
+        assert "was not done 3 times: all of it" in choice.reason
+
+
 def test_a_plan_like_one_that_was_given_up_is_asked_for_again(folder: Path) -> None:
     script = [
         {"match": "given up before", "reply": {"tasks": [task("1", "ask the web instead")]}},

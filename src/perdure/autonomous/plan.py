@@ -91,6 +91,11 @@ def current(plan: Mapping[str, Any]) -> dict[str, Any] | None:
     return next((task for task in left.values() if not set(task["needs"]) & left.keys()), None)
 
 
+def is_last(plan: Mapping[str, Any], task: Entry) -> bool:
+    """Whether all others are done."""
+    return all(one["status"] == DONE or one["id"] == task["id"] for one in plan["tasks"])
+
+
 def text(plan: Mapping[str, Any]) -> str:
     """The plan as a model, and a person, reads it."""
     now = current(plan)

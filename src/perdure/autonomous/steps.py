@@ -244,16 +244,7 @@ class Loop:
         history = s.state["history"]
         if history[-1]["role"] == "assistant":
             self._say(s, prompts.GO_ON)
-        answer = await ask(
-            s,
-            self._model(s),
-            "",
-            system=self._system(s),
-            history=history,
-            tools=self._offered,
-            settings=self._agent.settings,
-            stream=True,
-        )
+        answer = await self._ask(s, "", history=history, tools=self._offered, stream=True)
         history.append(answer.message())
         ran = await self._call(s, answer.calls)
         before = s.state["agent"]["milestones"]
@@ -299,7 +290,10 @@ class Loop:
         state, judging = s.state, s.state["agent"]["judging"]
         task = next(task for task in state["plan"]["tasks"] if task["id"] == judging["task"])
         state["agent"]["judging"] = None
-        if missing := await self._missing(s, task, judging["result"]):
+        missing = await self._missing(s, task, judging["result"])
+        if not missing and plans.is_last(state["plan"], task):
+            missing = await self._missing_in_all(s, judging["result"])
+        if missing:
             task["rejected"] += 1
             self._say(s, prompts.rejected(task, missing))
             if task["rejected"] >= limits.REJECTIONS_COUNT:
@@ -308,12 +302,6 @@ class Loop:
         task["status"], task["result"] = plans.DONE, judging["result"][: limits.FACT_CHARS_MAX]
         if plans.current(state["plan"]) is not None:
             self._begin_task(s)
-        elif state["questions"]:
-            task["status"] = plans.OPEN
-            self._say(s, prompts.answered(state["questions"]))
-        elif self._agent.judge and (missing := await self._judged(s, judging["result"])):
-            task["status"] = plans.OPEN
-            self._say(s, prompts.rejected(task, missing))
         else:
             s.complete(judging["result"])
 
@@ -328,10 +316,11 @@ class Loop:
         verdict = (await self._ask(s, question, output_type=Verdict, name="judge")).output
         return "" if verdict.done else verdict.missing or "nobody said what"
 
-    async def _judged(self, s: AsyncSession, result: str) -> str:
-        judge = self._agent.judge
-        assert judge is not None  # noqa: S101 - asked only with one
-        act = s.action(judge, name="check", effect="repeatable", ignore=("folder",))
+    async def _missing_in_all(self, s: AsyncSession, result: str) -> str:
+        """What keeps the goal from being reached, all tasks being done: open questions, or what the program says."""
+        if s.state["questions"] or self._agent.judge is None:
+            return prompts.answered(s.state["questions"])
+        act = s.action(self._agent.judge, name="check", effect="repeatable", ignore=("folder",))
         return str(await act(self._folder, result))
 
     # --- compact ------------------------------------------------------------------------------------------------------
@@ -354,16 +343,9 @@ class Loop:
     def _system(self, s: AsyncSession) -> str:
         return prompts.system(s.state, about=self._agent.about, strategy=s.strategy)
 
-    async def _ask(self, s: AsyncSession, question: str, *, output_type: Any, name: str) -> Any:
-        return await ask(
-            s,
-            self._model(s),
-            question,
-            system=self._system(s),
-            output_type=output_type,
-            settings=self._agent.settings,
-            name=name,
-        )
+    async def _ask(self, s: AsyncSession, question: str, **how: Any) -> Any:
+        settings = self._agent.settings
+        return await ask(s, self._model(s), question, system=self._system(s), settings=settings, **how)
 
 
 def _is_budget(sent: Mapping[Any, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -33,7 +34,7 @@ class Call:
     files: list[str] = field(default_factory=list)
 
 
-class LogView:
+class LogView(ABC):
     """Reads a log along. What it hears of the running process (`hear`, in any thread) it takes in at `look`.
 
     `begins`: there are lines for what begins as well.
@@ -69,13 +70,15 @@ class LogView:
 
     # --- what a view says of itself -----------------------------------------------------------------------------------
 
+    @abstractmethod
     def _load(self, at: int | None) -> None:
         """Takes in the state as of this point; None: the newest."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _began(self, seq: int, depth: int) -> None:
         """An attempt of an action begins, inside of so many others."""
 
+    @abstractmethod
     def _finished(self, entry: Entry) -> None:
         """An action came to its end."""
 
