@@ -33,6 +33,9 @@ BEYOND: Final = {"postgres": ("pg_wal",), "pooler": ("pg_wal",), "mongo": ("Wire
 Of MongoDB that is all its files, as soon as it writes them, once a minute: its documents are looked at, one by one.
 """
 
+LOOKS: Final = 50
+"""At a server's folder, before it is a fault that files go away in each of them."""
+
 
 def canary(url: str) -> str:
     return f"{CANARY}{hashlib.sha256(url.encode()).hexdigest()[:16]}-"
@@ -93,11 +96,19 @@ def contents(place: Place) -> Iterator[tuple[str, bytes]]:
             database = client.get_default_database()
             for name in database.list_collection_names():
                 yield from ((name, found.raw) for found in database[name].find())
-    beyond = BEYOND.get(place.kind)
-    for file in sorted(folder_of(place).rglob("*")):
-        if file.is_file() and not (beyond and any(part.startswith(beyond) for part in file.parts)):
-            with contextlib.suppress(OSError):  # a server removes what it does not need any more
-                yield file.name, file.read_bytes()
+    yield from files(folder_of(place), BEYOND.get(place.kind, ()))
+
+
+def files(folder: Path, beyond: tuple[str, ...]) -> list[tuple[str, bytes]]:
+    """Of one look at the folder in which nothing went away: what a server moves to another file is in none else."""
+    for _ in range(LOOKS):
+        with contextlib.suppress(FileNotFoundError):
+            return [
+                (file.name, file.read_bytes())
+                for file in sorted(folder.rglob("*"))
+                if not any(part.startswith(beyond) for part in file.parts) and file.is_file()
+            ]
+    raise AssertionError(f"files of {folder} went away in each of {LOOKS} looks")
 
 
 def test_no_byte_of_it_stays(place: Place) -> None:

@@ -17,6 +17,7 @@ class RedisServer(Server):
         "appendonly": "yes",
         "appendfsync": "always",
         "save": "",
+        "rdbcompression": "no",  # so that tests find in its files what is there
         "databases": "16",
         "daemonize": "no",
         "protected-mode": "no",
