@@ -18,7 +18,7 @@ from typing import Any, Final
 from perdure import values
 from perdure.errors import StorableError
 from perdure.state import identity
-from perdure.state.identity import WIDTH, find, prefix, raw, referents
+from perdure.state.identity import WIDTH, find, look, prefix, raw, referents
 from perdure.state.node import Node, Reading, mark
 from perdure.state.versions import Versions
 
@@ -195,20 +195,22 @@ class Long:
     `came` is what it held behind that when it was last found changed; None if it held anything else.
     """
 
-    __slots__ = ("_ids", "came", "node", "watch")
+    __slots__ = ("_ids", "_look", "came", "node", "watch")
 
     def __init__(self, watch: Watch, node: Node, ids: bytes) -> None:
         self.watch, self.node, self._ids = watch, node, ids
+        self._look = look(node.live)
         self.came: list[Any] | None = None
         node.block = self
 
     def changed(self) -> list[Node]:
         """Its node, if the list does not hold what it held."""
-        now = self.node.live.copy()
-        ids = raw(now)
+        ids = self._look()
         if ids == self._ids:
             return []
-        self.came = now[len(self._ids) // WIDTH :] if ids.startswith(self._ids) else None
+        size = len(self._ids)
+        came = self.node.live[size // WIDTH : len(ids) // WIDTH]
+        self.came = came if ids.startswith(self._ids) and raw(came) == ids[size:] else None
         return [self.node]
 
     def grown(self, came: list[Any]) -> None:
