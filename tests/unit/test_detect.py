@@ -111,6 +111,14 @@ def test_a_field_with_the_name_of_a_secret_is_one(field: tuple[str, str]) -> Non
     assert len(paths({"config": [dict([field])]})) == 1
 
 
+@pytest.mark.parametrize("beside", [0, 200])
+@pytest.mark.parametrize("joins", [0, 1, 60, 300])
+@pytest.mark.parametrize("before", ["", "of the third ", "x" * 300])
+def test_a_name_is_found_however_it_is_joined(before: str, joins: int, beside: int) -> None:
+    name = f"{before}client{'-_. '[joins % 4] * joins}secret"
+    assert len(paths({name: "hunter2", "beside": ["x"] * beside})) == 1
+
+
 @pytest.mark.parametrize("field", NOT_NAMED)
 def test_a_field_that_holds_none_is_left_alone(field: tuple[str, str]) -> None:
     assert paths({"config": [dict([field])]}) == []

@@ -22,7 +22,7 @@ from perdure.state.identity import WIDTH, find, look, prefix, raw, referents
 from perdure.state.node import Node, Reading, mark
 from perdure.state.versions import Versions
 
-LONG: Final = 512
+LONG: Final = 32
 """A list of so many items is looked at by itself: what is beside it is not copied when it changes, nor it with that."""
 
 CALM_LEAVES: Final = 16
@@ -232,7 +232,7 @@ class Watch:
     def __init__(self, kind: type, *, size: int, calm: bool) -> None:
         self.size, self.calm = size, calm
         self.blocks: list[Block | Versions] = []
-        self.long: list[Long] = []
+        self.long: dict[Long, None] = {}
         self._has_long = kind is list and not calm
         self._made = Versions if kind is dict and identity.VERSIONED else Block
         self._turn = 0
@@ -254,7 +254,7 @@ class Watch:
     def add(self, nodes: list[Node]) -> None:
         """Watches these from now on."""
         if self._has_long:
-            self.long += [Long(self, node, raw(node.old)) for node in nodes if len(node.old) >= LONG]
+            self.long |= {Long(self, node, raw(node.old)): None for node in nodes if len(node.old) >= LONG}
             nodes = [node for node in nodes if len(node.old) < LONG]
         while nodes:
             if not self.blocks or len(self.blocks[-1].nodes) >= self.size:
@@ -270,12 +270,12 @@ class Watch:
             long = [node for node, reading in readings.items() if len(reading.now) >= LONG]
             if long:
                 self.drop(block, long)
-                self.long += [Long(self, node, readings[node].ids) for node in long]
+                self.long |= {Long(self, node, readings[node].ids): None for node in long}
 
     def drop(self, block: Block | Versions | Long, gone: Collection[Node]) -> None:
         """Some containers of one of its blocks are no longer watched. A sparse block joins the newest one."""
         if isinstance(block, Long):
-            self.long.remove(block)
+            del self.long[block]
             return
         block.drop(gone)
         if not block.nodes:

@@ -7,7 +7,6 @@ apart. It decides nothing: what is done about a secret is for whoever asks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import methodcaller
 from typing import Any, Final
 
 from perdure.values import tokens
@@ -30,7 +29,9 @@ _FEW, _DENSE_BYTES = 64, 100
 """With up to so many beginnings, or one for so many bytes, it is looked at what is before each; else for each name."""
 
 _ENDS: Final = tuple(end + b"\0" for end in tokens.ENDS)
-_ends_so: Final = methodcaller("endswith", tokens.ENDS)
+_END_BYTES: Final = max(map(len, tokens.ENDS))
+_TAIL_BYTES: Final = 4 * _END_BYTES
+"""So much of what is before a beginning is looked at first: a name is there, and hardly so many joins in it."""
 
 
 @dataclass(slots=True)
@@ -78,10 +79,18 @@ def _step(key: Any) -> str:
 
 def _may_be_named(data: bytes, name: str) -> bool:
     """Whether a field with the name of a secret may be in there."""
-    plain = (name.encode("utf-8", "surrogatepass") + data if name else data).translate(_NAME_TABLE, _JOINS)
-    if plain.count(0) > max(_FEW, len(plain) // _DENSE_BYTES):
+    folded = (name.encode("utf-8", "surrogatepass") + data if name else data).translate(_NAME_TABLE)
+    if folded.count(0) > max(_FEW, len(folded) // _DENSE_BYTES):
+        plain = folded.translate(None, _JOINS)
         return any(end in plain for end in _ENDS)
-    return any(map(_ends_so, plain.split(b"\0")[:-1]))
+    return any(map(_ends_so, folded.split(b"\0")[:-1]))
+
+
+def _ends_so(folded: bytes) -> bool:
+    tail = folded[-_TAIL_BYTES:].translate(None, _JOINS)
+    if len(tail) < _END_BYTES and len(folded) > _TAIL_BYTES:
+        tail = folded.translate(None, _JOINS)
+    return tail.endswith(tokens.ENDS)
 
 
 def _walk(mask: str) -> Texts:

@@ -78,15 +78,17 @@ of the two last."""
 
 _SHAPES: Final = "|".join(TOKENS.values())
 _AROUND: Final = {
-    "://": r"(?<=://)[^\s:/@'\"<>{}$]{1,64}:[^\s/@'\"<>{}$]{3,128}(?=@[\w.-])",
-    "PRIVATE KEY": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----.*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\Z)",
+    ("@", "://"): r"(?<=://)[^\s:/@'\"<>{}$]{1,64}:[^\s/@'\"<>{}$]{3,128}(?=@[\w.-])",
+    ("PRIVATE KEY",): r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----.*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\Z)",
 }
-"""A password in a URL, and a private key, by what must be there for one."""
+"""A password in a URL, and a private key, by what must be there for one: first what is found, or not, the soonest."""
 
 _TOKEN: Final = re.compile(_SHAPES, re.ASCII)
 _TOKEN_IN_BYTES: Final = re.compile(_SHAPES.encode())
-_AROUND_TEXT: Final = {sign: re.compile(shape, re.DOTALL | re.ASCII) for sign, shape in _AROUND.items()}
-_AROUND_BYTES: Final = {sign.encode(): re.compile(shape.encode(), re.DOTALL) for sign, shape in _AROUND.items()}
+_AROUND_TEXT: Final = {signs: re.compile(shape, re.DOTALL | re.ASCII) for signs, shape in _AROUND.items()}
+_AROUND_BYTES: Final = {
+    tuple(map(str.encode, signs)): re.compile(shape.encode(), re.DOTALL) for signs, shape in _AROUND.items()
+}
 
 _RUN_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _RUNS: Final = bytes(ord("a" if code in _RUN_BYTES else " ") for code in range(256))
@@ -193,8 +195,8 @@ def may_have_token(data: bytes) -> bool:
             if match(data, join.end()):
                 return True
         at = marked.find(_RUN, end) if end >= 0 else -1
-    for sign, shape in _AROUND_BYTES.items():
-        if sign in data and shape.search(data):
+    for signs, shape in _AROUND_BYTES.items():
+        if all(sign in data for sign in signs) and shape.search(data):
             return True
     return bool(_known) and any(form in data for value in known() for form in _forms_in_bytes(value))
 
@@ -205,8 +207,8 @@ def places(text: str) -> Iterator[tuple[int, int]]:
         found = _TOKEN.match(text, begin)
         if found and _is_token(found[0]):
             yield found.span()
-    for sign, shape in _AROUND_TEXT.items():
-        if sign in text:
+    for signs, shape in _AROUND_TEXT.items():
+        if all(sign in text for sign in signs):
             yield from (found.span() for found in shape.finditer(text) if _is_token(found[0]))
     for value in known():
         for form in forms(value):
