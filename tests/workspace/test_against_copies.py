@@ -95,6 +95,7 @@ WHO = st.tuples(st.booleans(), st.lists(CHANGE, max_size=4))
 @example([], [(False, [("write", 0, 0, 3)]), (True, [("write", 1, 0, 3)])])
 @example([("write", 2, 0, 1)], [(True, [("delete", 2, 0, 0), ("folder", 2, 0, 0)]), (False, [("write", 3, 0, 3)])])
 @example([("write", 0, 0, 1)], [(False, [("delete", 0, 0, 0)])])
+@example([], [(True, [("write", 0, 0, 1)]), (False, [("swap", 0, 0, 0)]), (False, [("write", 0, 0, 1)])])
 def test_what_others_did_is_never_lost(first: list[tuple], turns: list[tuple[bool, list[tuple]]]) -> None:
     with folder() as root:
         shelf = Shelf()
@@ -102,7 +103,7 @@ def test_what_others_did_is_never_lost(first: list[tuple], turns: list[tuple[boo
         for what, one, other, value in first:
             change(root, what, PATHS[one], PATHS[other], value)
         target, was = captured(workspace), told(root)
-        windows, theirs = [], Told()
+        windows, mine, theirs = [], Told(), Told()
         for is_session, changes in turns:
             before, seen = captured(workspace), told(root)
             for what, one, other, value in changes:
@@ -110,10 +111,15 @@ def test_what_others_did_is_never_lost(first: list[tuple], turns: list[tuple[boo
             after = captured(workspace)
             if is_session:
                 windows.append((before, after))
-            theirs = {
+            there = told(root)
+            made = {path: now for path, now in there.items() if seen.get(path) != now}
+            if is_session:
+                mine = {path: now for path, now in (mine | made).items() if path in there or path not in seen}
+                made = {}
+            theirs = {  # what they put back as the session had left it is the session's
                 path: now
-                for path, now in told(root).items()
-                if theirs.get(path) == now or (not is_session and seen.get(path) != now)
+                for path, now in there.items()
+                if theirs.get(path) == now or (path in made and mine.get(path) != now)
             }
         now, there = captured(workspace), told(root)
         found = plan(now, target, get(shelf), windows=windows)
