@@ -236,9 +236,9 @@ def test_at_a_terminal_it_is_asked_in_place_under_its_plan(place: Place) -> None
         until(b"[x] 1: write it -> written")
         until(b"[>] 2: sign it (needs 1)")
         until(b"run_shell(command='cat")
-        until(b"1 of 2 tasks done, 4 steps, ")
+        until(b"1 of 2 tasks done, 4 of 200 steps, ")
         (place.path / "go").write_text("go")
-        until(b"2 of 2 tasks done, 6 steps, ")
+        until(b"2 of 2 tasks done, 6 of 200 steps, ")
         until(b"signed by Ada")
         assert process.wait() == 0
     os.close(main_end)

@@ -45,7 +45,9 @@ def agent(
     budget: Annotated[
         list[str] | None,
         typer.Option(
-            "--budget", metavar="UNIT=N", help="What it may spend: usd, tokens, steps or seconds; repeatable."
+            "--budget",
+            metavar="UNIT=N",
+            help="What it may spend: usd, tokens, steps or seconds; repeatable. Else its code says.",
         ),
     ] = None,
     approve: Annotated[
