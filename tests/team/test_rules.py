@@ -106,6 +106,30 @@ class Joined(Action):
         return f"joined {sorted(m.content for m in history[1:])}"
 
 
+class Send(First):
+    effect: ClassVar[str] = "once"
+
+
+@pytest.mark.parametrize(
+    ("settled", "content"),
+    [("sent by hand", "sent by hand"), ({"output": "sent"}, "{'output': 'sent'}"), (None, "")],
+)
+def test_what_a_person_says_an_action_returned_is_what_it_returned(
+    store: perdure.AgentStore, settled: Any, content: str
+) -> None:
+    made = agent(lambda: Team(roles=[role("A", Send, UserRequirement), role("B", Second, Send)]))
+    broken.add("Send")
+    assert store.run(made, "s", input="go").status == "failed"
+    waits = store.run(made, "s")
+    assert waits.status == "waiting"
+    store.settle("s", waits.questions[0].seq, "done", result=settled)
+    ended = store.run(made, "s")
+    assert (ended.status, ended.result) == ("completed", "Second of 2")
+    sent = [message for message in store.state_at("s")["messages"] if message["role"] == "A"]
+    assert [message["content"] for message in sent] == [content]
+    assert ran == {"Send": 1, "Second": 1}
+
+
 @pytest.mark.storm
 def test_a_join_of_three_that_come_one_after_the_other_fires_once_with_three() -> None:
     def team() -> Team:

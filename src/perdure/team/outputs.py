@@ -37,6 +37,14 @@ def dump(output: Any) -> Any:
     return ["value", output]
 
 
+def told(result: Any) -> dict[str, Any]:
+    """What came of an action: as it is recorded; or what it returned, if a person who settled it says no more."""
+    match result:
+        case {"output": ["message" | "output" | "content" | "value", _]}:
+            return dict(result)
+    return {"output": dump(result)}
+
+
 def load(recorded: Any) -> Any:
     """What `dump` recorded."""
     form, data = recorded

@@ -99,7 +99,7 @@ class Turn:
         shown = {name: outputs.shown(value) for name, value in list(given.items())[1:]}
         kind = type(action)
         performed = self.session.action(act, name=action.name, effect=kind.effect, **kind.options)
-        told = await performed(**shown)
+        told = outputs.told(await performed(**shown))
         if not ran:
             action.restore(told.get("set", {}))
         self.tally.add(Tally.load(told))
