@@ -1,12 +1,13 @@
 """Teams on trial: of two roles and of four, in each mode, whose actions have effects outside.
 
 Effects are lines of the file that `tests.crash.outside` keeps: `Build` and what is declared once must be there exactly
-as often as unharmed; behind the name is what it was done with. Each action says where it is (`instant`), so that a test
-can have something happen there.
+as often as unharmed; behind the name is what it was done with, as JSON. Each action says where it is (`instant`), so
+that a test can have something happen there.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -33,7 +34,7 @@ def instant(name: str) -> None:
 async def mail(text: str) -> str:
     """Once: nothing is said about it."""
     instant("mail")
-    happens(f"mail {text}")
+    happens(f"mail {json.dumps(text)}")
     return f"mailed {text}"
 
 
@@ -119,7 +120,7 @@ class Build(Action):
 
     async def run(self, history: list[Message]) -> str:
         instant("Build begins")
-        happens(f"Build {newest(history)}")
+        happens(f"Build {json.dumps(newest(history))}")
         return f"built from {newest(history)}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -100,8 +101,8 @@ def effect_of(action: Action) -> tuple[str, Callable[[str], str]]:
         case "reply":
             return f"asked-{given['asked']}", lambda _: str(given["said"])
         case "mail":
-            return f"mail {given['text']}", lambda _: f"mailed {given['text']}"
-    return f"{action.name} ", lambda rest: f"built from {rest}"
+            return f"mail {json.dumps(given['text'])}", lambda _: f"mailed {given['text']}"
+    return f"{action.name} ", lambda rest: f"built from {json.loads(rest)}"
 
 
 CASES = [("two", "react", 4, (INT,)), ("two", "by_order", 7, (TERM,)), ("four", "plan_and_act", 9, (INT, TERM))]
