@@ -17,7 +17,10 @@ import pytest
 import perdure
 from perdure.errors import DamageError, KeyNeededError, KeyWrongError, NotSealedError, StorePlainError
 from perdure.session.keeping.keyframer import Keyframer
+from perdure.stores.around import Around
 from perdure.stores.keys import Key
+from perdure.stores.opening import open_bare
+from perdure.stores.sealed import SealedStore
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 CANARY = "the-launch-code-is-0451-and-nobody-may-know"
@@ -169,6 +172,29 @@ def test_a_store_with_sessions_in_clear_is_not_sealed_half_way(url: str, tmp_pat
         perdure.open(url, keys=KEY)
     with perdure.open(url) as store:
         assert store.state_at("s") == {"n": 1}
+
+
+class MeanwhileSealed(Around):
+    """A place that another process seals, and works in, between a look at its envelope and one at its sessions."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(open_bare(url))
+        self._url, self._looks = url, 0
+
+    def envelope(self, session: str | None = None) -> bytes | None:
+        seen = super().envelope(session)
+        self._looks += 1
+        if self._looks == 1:
+            with perdure.open(self._url, keys=KEY) as store, store.session("s") as s:
+                s.state["n"] = 1
+        return seen
+
+
+def test_a_store_that_another_process_seals_at_the_same_time_is_a_sealed_one(url: str) -> None:
+    with SealedStore(MeanwhileSealed(url), KEY) as store:
+        assert [head.session for head in store.heads()] == ["s"]
+    with MeanwhileSealed(url + "2") as place, pytest.raises(KeyWrongError):
+        SealedStore(place, OTHER)
 
 
 def test_an_empty_store_becomes_a_sealed_one(url: str) -> None:

@@ -45,8 +45,11 @@ class SealedStore(Around):
         envelope.opened(stored, ring, bound=envelope.OF_STORE)
 
     def _begun(self, keys: Keys) -> bytes:
-        """Makes a store that has no sessions a sealed one, for good."""
+        """Makes a store that has no sessions a sealed one, for good; unless another process has done so since."""
         if self.inner.heads():
+            since = self.inner.envelope()
+            if since is not None:
+                return since
             raise StorePlainError(
                 f"{self.url}: has sessions in clear, and a store is sealed whole or not at all; nothing was changed. "
                 "Open it without keys, or bring them to a new one: perdure copy FROM TO --to-key KEY, "
