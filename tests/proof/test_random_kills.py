@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
+from perdure.log.action import Actions
 from tests.proof import errands
 from tests.proof.random_kills import FULL, KILLS, Work, killed_at_random, perdure_command
 
@@ -28,7 +29,7 @@ def settle(store: perdure.AgentStore, question: perdure.Question, folder: Path) 
 
 
 def settle_by_key(store: perdure.AgentStore, question: perdure.Question, folder: Path) -> None:
-    key = store.action(question.session, question.seq).idempotency_key
+    key = Actions(store.log(question.session))[question.seq].idempotency_key
     if key in errands.noted(folder):
         store.settle(question.session, question.seq, "done", result=f"noted {key}")
     else:

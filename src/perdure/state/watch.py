@@ -254,7 +254,7 @@ class Watch:
     def add(self, nodes: list[Node]) -> None:
         """Watches these from now on."""
         if self._has_long:
-            self.long |= {Long(self, node, raw(node.old)): None for node in nodes if len(node.old) >= LONG}
+            self.long |= dict.fromkeys(Long(self, node, raw(node.old)) for node in nodes if len(node.old) >= LONG)
             nodes = [node for node in nodes if len(node.old) < LONG]
         while nodes:
             if not self.blocks or len(self.blocks[-1].nodes) >= self.size:
@@ -270,7 +270,7 @@ class Watch:
             long = [node for node, reading in readings.items() if len(reading.now) >= LONG]
             if long:
                 self.drop(block, long)
-                self.long |= {Long(self, node, readings[node].ids): None for node in long}
+                self.long |= dict.fromkeys(Long(self, node, readings[node].ids) for node in long)
 
     def drop(self, block: Block | Versions | Long, gone: Collection[Node]) -> None:
         """Some containers of one of its blocks are no longer watched. A sparse block joins the newest one."""
