@@ -111,6 +111,12 @@ def test_a_field_with_the_name_of_a_secret_is_one(field: tuple[str, str]) -> Non
     assert len(paths({"config": [dict([field])]})) == 1
 
 
+@pytest.mark.parametrize("name", [*tokens.NAMES, *tokens.VAGUE])
+def test_each_name_of_a_secret_is_known_at_the_end_of_a_name(name: str) -> None:
+    for one in (name, f"my_{name}", name.upper(), name.replace("_", "-"), name.replace("_", "")):
+        assert len(paths({"before": 1, one: RUN[:20], "after": "x"})) == 1, one
+
+
 @pytest.mark.parametrize("beside", [0, 200])
 @pytest.mark.parametrize("joins", [0, 1, 60, 300])
 @pytest.mark.parametrize("before", ["", "of the third ", "x" * 300])
@@ -209,6 +215,17 @@ def test_the_three_policies() -> None:
     assert values.decode(MASK.passed(data).data) == {"api_key": tokens.MASK}
     assert ALLOW.passed(data).data == data
     assert values.decode(REFUSE.kept(data).data) == {"api_key": tokens.MASK}
+
+
+@pytest.mark.parametrize("kind", ["saved", "keyframe"])
+@pytest.mark.parametrize("field", ["name", "reason", "open", "files", "parent"])
+@pytest.mark.parametrize("told", [TOKENS["github"], [4, TOKENS["github"]], values.encode({"api_key": "abcdef"})])
+def test_all_that_goes_beside_a_delta_is_looked_at(kind: str, field: str, told: Any) -> None:
+    looked_at = {"saved": "delta", "keyframe": "manifest"}[kind]
+    body = {"parent": 3, looked_at: TOKENS["github"].encode(), "flags": 3, "name": None, "reason": None, "open": []}
+    assert REFUSE.body(kind, body) is body
+    with pytest.raises(SecretFoundError, match=rf"^{kind}\.{field}"):
+        REFUSE.body(kind, body | {field: told})
 
 
 def test_what_the_project_ships_looks_like_no_secret() -> None:

@@ -6,6 +6,7 @@ apart. It decides nothing: what is done about a secret is for whoever asks.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,13 +26,8 @@ _NAME_TABLE: Final = bytes(
 """Small letters; what begins a text, bytes or an extension in MessagePack becomes 0."""
 
 _JOINS: Final = b"_-. "
-_FEW, _DENSE_BYTES = 64, 100
-"""With up to so many beginnings, or one for so many bytes, it is looked at what is before each; else for each name."""
-
-_ENDS: Final = tuple(end + b"\0" for end in tokens.ENDS)
-_END_BYTES: Final = max(map(len, tokens.ENDS))
-_TAIL_BYTES: Final = 4 * _END_BYTES
-"""So much of what is before a beginning is looked at first: a name is there, and hardly so many joins in it."""
+_NAMED: Final = re.compile(b"\0(?:%b)" % b"|".join(end[::-1] for end in tokens.ENDS))
+"""A beginning and the end of a name before it, read from the end on: so nothing is looked at but beginnings."""
 
 
 @dataclass(slots=True)
@@ -45,7 +41,7 @@ class Found:
 def search(data: bytes, *, at: str = "$", name: str = "", mask: str = tokens.MASK) -> Found | None:
     """The secrets in an encoded value; None if there are none. `name` is that of the field whose value it is.
 
-    About 12 us for 3 KB without any.
+    About 8 us for 3 KB without any.
     """
     if not may_have(data, name):
         return None
@@ -79,18 +75,8 @@ def _step(key: Any) -> str:
 
 def _may_be_named(data: bytes, name: str) -> bool:
     """Whether a field with the name of a secret may be in there."""
-    folded = (name.encode("utf-8", "surrogatepass") + data if name else data).translate(_NAME_TABLE)
-    if folded.count(0) > max(_FEW, len(folded) // _DENSE_BYTES):
-        plain = folded.translate(None, _JOINS)
-        return any(end in plain for end in _ENDS)
-    return any(map(_ends_so, folded.split(b"\0")[:-1]))
-
-
-def _ends_so(folded: bytes) -> bool:
-    tail = folded[-_TAIL_BYTES:].translate(None, _JOINS)
-    if len(tail) < _END_BYTES and len(folded) > _TAIL_BYTES:
-        tail = folded.translate(None, _JOINS)
-    return tail.endswith(tokens.ENDS)
+    named = name.encode("utf-8", "surrogatepass") + data if name else data
+    return _NAMED.search(named.translate(_NAME_TABLE, _JOINS)[::-1]) is not None
 
 
 def _walk(mask: str) -> Texts:

@@ -86,9 +86,9 @@ _AROUND: Final = {
 _TOKEN: Final = re.compile(_SHAPES, re.ASCII)
 _TOKEN_IN_BYTES: Final = re.compile(_SHAPES.encode())
 _AROUND_TEXT: Final = {signs: re.compile(shape, re.DOTALL | re.ASCII) for signs, shape in _AROUND.items()}
-_AROUND_BYTES: Final = {
-    tuple(map(str.encode, signs)): re.compile(shape.encode(), re.DOTALL) for signs, shape in _AROUND.items()
-}
+_AROUND_BYTES: Final = [
+    (signs[0].encode(), signs[-1].encode(), re.compile(shape.encode(), re.DOTALL)) for signs, shape in _AROUND.items()
+]
 
 _RUN_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _RUNS: Final = bytes(ord("a" if code in _RUN_BYTES else " ") for code in range(256))
@@ -195,8 +195,8 @@ def may_have_token(data: bytes) -> bool:
             if match(data, join.end()):
                 return True
         at = marked.find(_RUN, end) if end >= 0 else -1
-    for signs, shape in _AROUND_BYTES.items():
-        if all(sign in data for sign in signs) and shape.search(data):
+    for one, other, shape in _AROUND_BYTES:
+        if one in data and other in data and shape.search(data):
             return True
     return bool(_known) and any(form in data for value in known() for form in _forms_in_bytes(value))
 
