@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from perdure import quick
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,7 +19,7 @@ CHANGED: Final = "changed"
 """How an action is settled in a fork that is driven on with another result."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Streamed:
     """What belongs to the outcome of a stream. The value of its result is the list of its chunks.
 
@@ -30,7 +32,7 @@ class Streamed:
     cut_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Outcome:
     """How an action ended.
 

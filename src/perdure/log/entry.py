@@ -6,10 +6,9 @@ somebody needs it, so that folding a log never meets a class.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from perdure import values
+from perdure import quick, values
 from perdure.errors import DamageError
 from perdure.log import protocols
 from perdure.log.record import chained, frame_of
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 Body: TypeAlias = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Entry:
     """One record, opened."""
 

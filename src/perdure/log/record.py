@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hmac
 import struct
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from perdure import quick
 from perdure.errors import DamageError
 from perdure.log.origin import writer_of
 
@@ -54,7 +54,7 @@ STUB_BYTES: Final = _DIGEST_END
 """What stands for a body that was dropped takes so much."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Record:
     """One entry of a log. `seq` counts from 1 without gaps; `time_us` is for people, never for order."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perdure import quick
 from perdure.log import Base, Record
 from perdure.log.branch import kind_of
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Point:
     """The index row of one snapshot.
 
@@ -32,7 +33,7 @@ class Point:
         return kind_of(self.flags)
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Batch:
     """What one append writes, all of it or nothing.
 

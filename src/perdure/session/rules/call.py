@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure import limits, values
+from perdure import limits, quick, values
 from perdure.errors import RefusedError
 from perdure.log.action import STRICTNESS
 from perdure.session.rules import argument
@@ -85,7 +85,7 @@ class Options:
             raise RefusedError(f"after_rollback={self.after_rollback!r}: it is 'ask' or 'again'")
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Call:
     """One call, ready to be recognised and run. `fingerprint` is exact over name and arguments (16 bytes)."""
 

@@ -7,11 +7,11 @@ is kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from perdure import clock, values
+from perdure import clock, quick, values
 from perdure.errors import (
     AbandonedError,
     ArgumentsChangedError,
@@ -58,7 +58,7 @@ AGAIN, REUSE = "again", "reuse"
 """What a person says about a call whose effect already stands on a branch that was left."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Broken:
     """A call that the store broke off: before its attempt, or after it with how that ended."""
 

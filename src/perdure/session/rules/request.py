@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from perdure import quick
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
@@ -20,7 +22,7 @@ Steps: TypeAlias = "Generator[Request, Any, Any]"
 """A piece of the core's logic: yields requests, is sent their answers, returns its result."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Draft:
     """A record to be written. `marks` is what it can be looked up by."""
 
@@ -29,7 +31,7 @@ class Draft:
     marks: tuple[bytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Commit:
     """Write these in one commit.
 
@@ -43,7 +45,7 @@ class Commit:
     taken: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Attempt:
     """Call the function. Answer: how it ended (`Ended`), and how long it took in microseconds.
 
@@ -158,7 +160,7 @@ class TakeBack:
     windows: tuple[tuple[bytes, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Ended:
     """The outcome of an attempt, and the live error. `cut_short`: it was cancelled and did not come to its own end."""
 
