@@ -46,13 +46,15 @@ def check_batch(session: str, batch: Batch, *, head: int) -> int:
             raise ValueError(f"{session}: record {end} must come next, not {record.session} #{record.seq}")
         if record.kind not in KINDS:
             raise ValueError(f"{session}: record {end} is of no known kind: {record.kind}")
-    if len(set(batch.taken)) < len(batch.taken):
+    if batch.taken and len(set(batch.taken)) < len(batch.taken):
         raise ValueError(f"{session}: the batch takes an item twice: {batch.taken}")
-    named = [point.seq for point in batch.points]
-    named += [seq for _, seq in batch.marks]
-    named += [seq for pair in batch.keyframes for seq in pair]
-    if named and not 1 <= min(named) <= max(named) <= end:
-        raise ValueError(f"{session}: the batch speaks of record {min(named)} to {max(named)}, the log ends at {end}")
+    for point in batch.points:
+        if not 1 <= point.seq <= end:
+            raise ValueError(f"{session}: the batch has a point of record {point.seq}, the log ends at {end}")
+    if batch.marks or batch.keyframes:
+        named = [seq for _, seq in batch.marks] + [seq for pair in batch.keyframes for seq in pair]
+        if not 1 <= min(named) <= max(named) <= end:
+            raise ValueError(f"{session}: the batch speaks of record {min(named)} to {max(named)}, not 1 to {end}")
     return end
 
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from perdure import limits
@@ -52,7 +53,9 @@ class Group(Generic[W]):
                 self._commit()
         finally:
             self._leave(write)
-        return write.outcome()
+        if write.error is not None:
+            raise write.error
+        return write.result
 
     def submit(self, work: W) -> Future[Any]:
         """A future of what `write` would return. Cancelled before it is begun, nothing is written.
@@ -109,15 +112,21 @@ class Group(Generic[W]):
         if write.is_told and self._leader is not write:
             return
         with self._mutex:
-            if write in self._waiting:
-                self._waiting.remove(write)
-                write.is_told = True
-            if self._leader is write:
-                self._leader = next((other for other in self._waiting if other.bell is not None), None)
-                if self._leader is not None:
-                    self._leader.ring()
+            if self._waiting:
+                self._hand_on(write)
+            elif self._leader is write:
+                self._leader = None
         while not write.is_told and write.bell is not None:
             write.bell.acquire()
+
+    def _hand_on(self, write: Write[W]) -> None:
+        if write in self._waiting:
+            self._waiting.remove(write)
+            write.is_told = True
+        if self._leader is write:
+            self._leader = next((other for other in self._waiting if other.bell is not None), None)
+            if self._leader is not None:
+                self._leader.ring()
 
     def _commit(self) -> None:
         """One round with all that wait. They are told, or wait again, without the one that spoiled it."""
@@ -150,10 +159,11 @@ class Group(Generic[W]):
             for write in attempt.taken:
                 write.tell(_alike(error))
 
-    def _take(self, taken: list[Write[W]]) -> None:
+    def _take(self, taken: list[Write[W]]) -> list[Write[W]]:
         with self._mutex:
             taken += self._waiting
             self._waiting.clear()
+        return taken
 
     def _again(self, writes: list[Write[W]]) -> None:
         with self._mutex:
@@ -195,9 +205,11 @@ class Write(Generic[W]):
 
     def tell(self, error: Exception | None = None) -> None:
         """It has its outcome: that of the round, or this error, whatever the round came to."""
-        self.error = error or self.error
+        if error is not None:
+            self.error = error
         self.is_told = True
-        self.ring()
+        if self.bell is not None:
+            self.ring()
         future = self._future
         if future is None or future.done():
             return
@@ -205,12 +217,6 @@ class Write(Generic[W]):
             future.set_result(self.result)
         else:
             future.set_exception(self.error)
-
-    def outcome(self) -> Any:
-        """What the work came to; raises its verdict, or why it is not written."""
-        if self.error is not None:
-            raise self.error
-        return self.result
 
 
 class Round(Generic[W]):
@@ -221,17 +227,15 @@ class Round(Generic[W]):
     and has the others go again; a `StoreFailedError`, or one while nobody is, concerns all.
     """
 
-    def __init__(self, take: Callable[[list[Write[W]]], None]) -> None:
-        self._take = take
+    __slots__ = ("error", "is_written", "take", "taken", "trying")
+
+    def __init__(self, take: Callable[[list[Write[W]]], list[Write[W]]]) -> None:
         self.taken: list[Write[W]] = []
+        self.take: Callable[[], list[Write[W]]] = partial(take, self.taken)
+        """Gives those who wait by now, in the order in which they came."""
         self.trying: Write[W] | None = None
         self.error: Exception | None = None
         self.is_written = False
-
-    def take(self) -> list[Write[W]]:
-        """Those who wait by now, in the order in which they came."""
-        self._take(self.taken)
-        return self.taken
 
 
 def _alike(error: Exception) -> Exception:

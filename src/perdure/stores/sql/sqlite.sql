@@ -4,6 +4,21 @@
 SELECT number, family, epoch, owner, counter, seq, tick, sent, base, base_seq, (SELECT tick FROM store)
 FROM sessions WHERE id = ?;
 
+-- name: held_at
+-- What a save needs of a row, if all of it is what `rows.find` wants: of the right types, and in bounds.
+SELECT number, family, owner, sent, tick, (SELECT tick FROM store)
+FROM sessions
+WHERE id = ? AND epoch = ? AND seq = ? AND owner <> x''
+    AND seq <= 4294967295 AND min(number, family, epoch, counter, seq, tick, sent) >= 0
+    AND typeof(family) = 'integer' AND typeof(epoch) = 'integer' AND typeof(counter) = 'integer'
+    AND typeof(seq) = 'integer' AND typeof(tick) = 'integer' AND typeof(sent) = 'integer'
+    AND CASE
+        WHEN base_seq IS NOT NULL THEN
+            typeof(base_seq) = 'integer' AND base_seq BETWEEN 0 AND seq
+            AND (base IS NULL OR typeof(base) = 'integer' AND base >= 0)
+        ELSE base IS NULL
+    END;
+
 -- name: session_again
 SELECT 1 FROM sessions WHERE id || '' = ?;
 
@@ -75,8 +90,9 @@ INSERT OR REPLACE INTO keyframes (key, record) VALUES (?, ?);
 INSERT OR IGNORE INTO marks (session, mark, seq) VALUES (?, ?, ?);
 
 -- name: set_head
-UPDATE sessions SET seq = :seq, chain = coalesce(:chain, chain), tick = :tick, summary = coalesce(:summary, summary)
-WHERE number = :number;
+UPDATE sessions
+SET seq = coalesce(?, seq), chain = coalesce(?, chain), tick = ?, summary = coalesce(?, summary)
+WHERE number = ?;
 
 -- name: header
 SELECT epoch, kind, time_us, chain FROM records WHERE key = ?;

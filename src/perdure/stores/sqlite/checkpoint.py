@@ -43,10 +43,12 @@ class Checkpointer:
 
     def grown(self, size: int) -> None:
         """Tells that a commit with `size` bytes of bodies was written."""
+        self._grown += _COMMIT_PAGES + size // _PAGE_BYTES  # of two threads at once one may go uncounted: it is about
+        if self._grown >= self._pages:
+            self._begin()
+
+    def _begin(self) -> None:
         with self._lock:
-            self._grown += _COMMIT_PAGES + size // _PAGE_BYTES
-            if self._grown < self._pages:
-                return
             self._grown = 0
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="perdure-checkpoint", daemon=True)
@@ -102,4 +104,7 @@ class Checkpointer:
 
 def size_of(batch: Batch) -> int:
     """Bytes of bodies and chunks: about what a batch adds to the log."""
-    return sum(len(record.body) for record in batch.records) + sum(map(len, batch.chunks.values()))
+    size = sum(map(len, batch.chunks.values())) if batch.chunks else 0
+    for record in batch.records:
+        size += len(record.body)
+    return size

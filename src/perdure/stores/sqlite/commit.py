@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from perdure.errors import PerdureError
@@ -23,10 +24,7 @@ class Writers(Group[Work]):
     """Those of one connection."""
 
     def __init__(self, link: Link) -> None:
-        def commit(attempt: Round[Work]) -> None:
-            link.use(lambda db: _run(attempt, link, db))
-
-        super().__init__(commit, url=link.url, check=link.check_process)
+        super().__init__(partial(link.use, partial(_run, link)), url=link.url, check=link.check_process)
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """See `Group.write`: what `work` returns."""
@@ -37,7 +35,7 @@ class Writers(Group[Work]):
         return super().submit(work)
 
 
-def _run(attempt: Round[Work], link: Link, db: sqlite3.Connection) -> None:
+def _run(link: Link, db: sqlite3.Connection, attempt: Round[Work]) -> None:
     """Begins, takes those who wait by then, and commits."""
     is_whole = False
     try:

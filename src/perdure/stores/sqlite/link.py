@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from perdure import clock
 from perdure.errors import PerdureError, ProcessForkedError
@@ -20,8 +20,12 @@ from perdure.stores import refusals
 from perdure.stores.sqlite.failures import is_busy, is_harmless, meaning
 from perdure.stores.sqlite.queue import Queue, pause_s
 
+T = TypeVar("T")
+
 PAUSE_S: Final = 0.0003
 """Between two looks whether another process has finished, about. SQLite itself would sleep up to 0.1 s, and starve."""
+
+_BEGIN: Final = {kind: f"BEGIN {kind}" for kind in ("IMMEDIATE", "DEFERRED")}
 
 _OF_SQLITE: Final = (sqlite3.Error, OverflowError, UnicodeDecodeError)
 
@@ -76,20 +80,23 @@ class Link:
         The place in line is kept until the connection is left, so whoever gets it next finds the file free.
         """
         queue = self._queue
-        if queue is None:
-            self._begin(db, kind, wait_s=self.busy_s)
-            return
-        if not queue.is_open() and self._begin(db, kind, wait_s=0.0):
-            return
-        queue.enter()
-        self._begin(db, kind, wait_s=self.busy_s)
+        if queue is None or queue.file is None:
+            try:
+                db.execute(_BEGIN[kind])
+                return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+        if queue is not None:
+            queue.enter()
+        self._begin(db, kind)
 
     @contextmanager
     def first_in_line(self) -> Iterator[None]:
         """Nobody begins a transaction meanwhile: no thread of this process, and no process that stands in line."""
         queue = self._queue
         with self.lock:
-            if queue is None or not queue.is_open():
+            if queue is None or queue.file is None:
                 yield
                 return
             queue.enter()
@@ -98,21 +105,15 @@ class Link:
             finally:
                 queue.leave()
 
-    @staticmethod
-    def _begin(db: sqlite3.Connection, kind: str, *, wait_s: float) -> bool:
-        """Whether it has begun: without waiting it may not. Raises when it has waited in vain."""
-        end = 0.0
+    def _begin(self, db: sqlite3.Connection, kind: str) -> None:
+        """Tries again until it has begun. Raises when it has waited in vain."""
+        end = clock.monotonic_s() + self.busy_s
         while True:
             try:
-                db.execute(f"BEGIN {kind}")
-                return True
+                db.execute(_BEGIN[kind])
+                return
             except sqlite3.OperationalError as error:
-                if not is_busy(error):
-                    raise
-                if not wait_s:
-                    return False
-                end = end or clock.monotonic_s() + wait_s
-                if clock.monotonic_s() >= end:
+                if not is_busy(error) or clock.monotonic_s() >= end:
                     raise
             time.sleep(pause_s(PAUSE_S))
 
@@ -126,21 +127,20 @@ class Link:
             except _OF_SQLITE as error:
                 raise self._failure(error) from error
             finally:
-                self._leave()
+                if self._queue is not None and self._queue.is_entered:
+                    self._queue.leave()
 
-    def use(self, work: Callable[[sqlite3.Connection], None]) -> None:
+    def use(self, work: Callable[[sqlite3.Connection, T], None], given: T) -> None:
         """The same for a function: this way costs a save less. The caller has checked the process."""
+        queue = self._queue
         with self.lock:
             try:
-                work(self._ready())
+                work(self._ready(), given)
             except _OF_SQLITE as error:
                 raise self._failure(error) from error
             finally:
-                self._leave()
-
-    def _leave(self) -> None:
-        if self._queue is not None and self._queue.is_entered:
-            self._queue.leave()
+                if queue is not None and queue.is_entered:
+                    queue.leave()
 
     def _failure(self, error: sqlite3.Error | OverflowError | UnicodeDecodeError) -> PerdureError:
         if not is_harmless(error):
@@ -188,6 +188,8 @@ class Link:
         self.lock.release()
 
     def _ready(self) -> sqlite3.Connection:
+        if self._db is not None and not self._failed:
+            return self._db
         if self._closed:
             raise refusals.closed(self.url)
         if self._db is None:

@@ -35,13 +35,10 @@ class Queue:
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + "-turn")
-        self._file: int | None = None
+        self.file: int | None = None
+        """Its descriptor; None as long as no other process was met."""
         self.is_entered = False
         """Whether the place may be ours, and is to be left."""
-
-    def is_open(self) -> bool:
-        """Whether another process was met."""
-        return self._file is not None
 
     def enter(self) -> None:
         """Takes the place in line, or has waited long enough."""
@@ -49,18 +46,18 @@ class Queue:
         if fcntl is None or not self._opened():
             return
         self.is_entered = True
-        while self._file is not None and not self._taken(self._file) and clock.monotonic_s() < end:
+        while self.file is not None and not self._taken(self.file) and clock.monotonic_s() < end:
             time.sleep(pause_s(_PAUSE_S))
 
     def leave(self) -> None:
         """Gives the place to the next."""
         self.is_entered = False
-        if self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+        if self.file is not None:
+            fcntl.flock(self.file, fcntl.LOCK_UN)
 
     def close(self, *, for_good: bool = False) -> None:
         """Forgets the others. `for_good` also removes the file, if nobody stands in line."""
-        file, self._file, self.is_entered = self._file, None, False
+        file, self.file, self.is_entered = self.file, None, False
         if file is None:
             return
         try:
@@ -71,12 +68,12 @@ class Queue:
 
     def _opened(self) -> bool:
         """Opens the file, also anew when it was removed by one that closed. False where it cannot be made."""
-        if self._file is not None and not os.fstat(self._file).st_nlink:
+        if self.file is not None and not os.fstat(self.file).st_nlink:
             self.close()
-        if self._file is None:
+        if self.file is None:
             with suppress(OSError):
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-        return self._file is not None
+                self.file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        return self.file is not None
 
     @staticmethod
     def _taken(file: int) -> bool:

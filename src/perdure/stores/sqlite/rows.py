@@ -218,17 +218,24 @@ def marked(db: sqlite3.Connection, of: list[Segment], mark: bytes) -> list[int]:
 
 def new_tick(db: sqlite3.Connection) -> int:
     """The tick of a session that is made now."""
-    newest: int = db.execute(SQL["tick"]).fetchone()[0]
-    db.execute(SQL["set_tick"], (newest + 1,))
-    return newest + 1
+    return _next_tick(db, db.execute(SQL["tick"]).fetchone()[0])
 
 
-def tick_after(db: sqlite3.Connection, row: Row) -> int:
-    """The tick of a session that is written now: its own if it was the last one, so that alone it costs nothing."""
-    if row.tick == row.newest_tick:
-        return row.tick
-    db.execute(SQL["set_tick"], (row.newest_tick + 1,))
-    return row.newest_tick + 1
+def append_at(db: sqlite3.Connection, session: str, batch: Batch, *, epoch: int, head: int) -> int | None:
+    """Adds a batch if the session is held in this epoch, ends there, and its row is as `find` wants it.
+
+    Gives the number of the newest item that was ever sent to it. Else None, and nothing is done: `find` says why.
+    """
+    found = db.execute(SQL["held_at"], (check_session_id(session), epoch, head)).fetchone()
+    if found is None:
+        return None
+    number, family, owner, sent, tick, newest_tick = found
+    text(owner)
+    if tick != newest_tick:
+        tick = _next_tick(db, newest_tick)
+    insert(db, number, family, batch)
+    set_head(db, number, batch, tick=tick)
+    return sent  # type: ignore[no-any-return]
 
 
 def append(db: sqlite3.Connection, session: str, row: Row, batch: Batch) -> None:
@@ -236,22 +243,24 @@ def append(db: sqlite3.Connection, session: str, row: Row, batch: Batch) -> None
     if batch.taken:
         take(db, session, row.number, batch.taken)
     insert(db, row.number, row.family, batch)
-    end = batch.records[-1].seq if batch.records else row.seq
-    set_head(db, row.number, batch, end=end, tick=tick_after(db, row))
+    tick = row.tick if row.tick == row.newest_tick else _next_tick(db, row.newest_tick)
+    set_head(db, row.number, batch, tick=tick)
+
+
+def _next_tick(db: sqlite3.Connection, newest: int) -> int:
+    """The tick of a session that is written now and was not the last one to be: alone it costs nothing."""
+    db.execute(SQL["set_tick"], (newest + 1,))
+    return newest + 1
 
 
 def insert(db: sqlite3.Connection, number: int, family: int, batch: Batch) -> None:
     """Adds all of a batch but the new head."""
     base = number << _SEQ_BITS
-    db.executemany(
-        SQL["add_record"],
-        [(base | r.seq, r.epoch, KINDS[r.kind], r.time_us, r.chain, r.body) for r in batch.records],
-    )
-    if batch.points:
-        rows = [
-            (base | p.seq, p.parent, p.flags, None if p.name is None else blob(p.name), p.time_us) for p in batch.points
-        ]
-        db.executemany(SQL["add_point"], rows)
+    for r in batch.records:
+        db.execute(SQL["add_record"], (base | r.seq, r.epoch, KINDS[r.kind], r.time_us, r.chain, r.body))
+    for p in batch.points:
+        name = None if p.name is None else blob(p.name)
+        db.execute(SQL["add_point"], (base | p.seq, p.parent, p.flags, name, p.time_us))
     if batch.keyframes:
         db.executemany(SQL["add_keyframe"], [(base | seq, record) for seq, record in batch.keyframes])
     if batch.marks:
@@ -314,11 +323,10 @@ def kin(db: sqlite3.Connection, family: int) -> set[str]:
     return {session for (session,) in db.execute(SQL["kin"], (family,))}
 
 
-def set_head(db: sqlite3.Connection, number: int, batch: Batch, *, end: int, tick: int) -> None:
-    """Moves the head to the end of the batch; an empty summary leaves the last."""
-    chain = batch.records[-1].chain if batch.records else None
-    changes = {"seq": end, "chain": chain, "summary": batch.summary or None, "number": number, "tick": tick}
-    db.execute(SQL["set_head"], changes)
+def set_head(db: sqlite3.Connection, number: int, batch: Batch, *, tick: int) -> None:
+    """Moves the head to the end of the batch; without records it stays, and an empty summary leaves the last."""
+    seq, chain = (batch.records[-1].seq, batch.records[-1].chain) if batch.records else (None, None)
+    db.execute(SQL["set_head"], (seq, chain, tick, batch.summary or None, number))
 
 
 def set_lease(db: sqlite3.Connection, row: Row, lease: Lease) -> Lease:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -201,31 +201,32 @@ class SqliteStore(SqliteCopies):
 
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
-        newest = self._group.write(self._appending(session, batch, epoch=epoch, head=head))
-        self._written(session, size_of(batch))
+        check_batch(session, batch, head=head)
+        newest = self._group.write(partial(self._append, session, batch, epoch, head))
+        self._checkpointer.grown(size_of(batch))
+        self._bells.ring(session)
         return newest
 
     def submit(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> Future[int]:
         """See `Store.submit`."""
-        future = self._group.submit(self._appending(session, batch, epoch=epoch, head=head))
+        check_batch(session, batch, head=head)
+        future = self._group.submit(partial(self._append, session, batch, epoch, head))
         future.add_done_callback(lambda _: self._written(session, size_of(batch)))
         return future
 
-    def _appending(
-        self, session: str, batch: Batch, *, epoch: int | None, head: int
-    ) -> Callable[[sqlite3.Connection], int]:
-        check_batch(session, batch, head=head)
-
-        def append(db: sqlite3.Connection) -> int:
+    def _append(self, session: str, batch: Batch, epoch: int | None, head: int, db: sqlite3.Connection) -> int:
+        sent = None
+        if epoch is not None and not batch.taken and batch.records and batch.records[0].epoch == epoch:
+            sent = rows.append_at(db, session, batch, epoch=epoch, head=head)
+        if sent is None:
             row = self._sessions.held(db, session, epoch=epoch)
             check_incarnation(session, batch, newest=row.lease.epoch)
             if row.seq != head:
                 raise refusals.conflict(session, head=row.seq, expected=head)
             rows.append(db, session, row, batch)
-            faults.reach("append.inside")
-            return row.sent
-
-        return append
+            sent = row.sent
+        faults.reach("append.inside")
+        return sent
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
         """See `Store.send`."""
@@ -316,7 +317,7 @@ class SqliteStore(SqliteCopies):
         self, session: str, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]
     ) -> None:
         """See `Store.amend`."""
-        end = check_batch(session, batch, head=head)
+        check_batch(session, batch, head=head)
         check_change(session, change, head=head)
         with self._writer.transaction("IMMEDIATE") as db:
             row = self._sessions.as_seen(db, seen, head=head)
@@ -325,7 +326,7 @@ class SqliteStore(SqliteCopies):
             rows.take(db, session, row.number, batch.taken)
             rows.insert(db, row.number, row.family, batch)
             rows.change(db, row, session, change)
-            rows.set_head(db, row.number, batch, end=end, tick=row.tick)
+            rows.set_head(db, row.number, batch, tick=row.tick)
             faults.reach("amend.inside")
         self._written(session, len(change.bodies) * _TOUCHED_BYTES + sum(map(len, change.chunks.values())))
 
