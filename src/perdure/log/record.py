@@ -49,6 +49,7 @@ _HEADER = struct.Struct(">QQBQ")
 _STUB: Final = b"\xd5D"
 _DIGEST_END: Final = 2 + 32
 _REPLACED: Final = b"\xd5R"
+_IN_PLACE: Final = (_STUB, _REPLACED)
 
 STUB_BYTES: Final = _DIGEST_END
 """What stands for a body that was dropped takes so much."""
@@ -94,7 +95,9 @@ def frame_of(body: bytes) -> bytes:
 
 def body_digest(body: bytes) -> bytes:
     """SHA-256 of the body as it was first written, also when it was dropped or replaced: 32 bytes."""
-    return body[len(_STUB) : _DIGEST_END] if is_stub(body) or is_replaced(body) else sha256(body).digest()
+    if body.startswith(_IN_PLACE) and (is_stub(body) or is_replaced(body)):
+        return body[len(_STUB) : _DIGEST_END]
+    return sha256(body).digest()
 
 
 def chain_digest(

@@ -65,8 +65,7 @@ class Summary(NamedTuple):
     def encoded(self, *, session: str, seq: int, chain: bytes) -> bytes:
         """As it is kept beside the head that has this number and chain digest."""
         told: list[Any] = [*self]
-        for at in _TUPLES:
-            told[at] = list(told[at])
+        told[_TUPLES] = map(list, told[_TUPLES])
         data = values.packed(told)
         return _check(data, session=session, seq=seq, chain=chain) + data
 
@@ -85,11 +84,12 @@ class Summary(NamedTuple):
         """With one more record taken into account."""
         fold = _FOLDS.get(entry.kind)
         changed: dict[str, Any] = fold(self, entry) if fold else {}
-        return self._replace(**{"updated_us": entry.time_us, **changed})
+        changed.setdefault("updated_us", entry.time_us)
+        return self._replace(**changed)
 
 
-_TUPLES: Final = tuple(at for at, name in enumerate(Summary._fields) if name in ("keyframe", "waits", "codes"))
-"""The places of what is written as lists."""
+_TUPLES: Final = slice(Summary._fields.index("keyframe"), Summary._fields.index("codes") + 1)
+"""The places of what is written as lists: `keyframe`, `waits` and `codes`."""
 
 _LENGTHS: Final = range(len(Summary._fields) - 2, len(Summary._fields) + 1)
 """The first sessions were written without `child_of`, and then without `version`: none was a child, or migrated."""
@@ -173,20 +173,17 @@ def _owned(summary: Summary, entry: Entry) -> dict[str, Any]:
 
 
 def _saved(summary: Summary, entry: Entry) -> dict[str, Any]:
-    points = with_point(
-        summary.points,
-        seq=entry.seq,
-        parent=entry["parent"],
-        flags=entry["flags"],
-        name=entry["name"],
-        time_us=entry.time_us,
-    )
-    changed: dict[str, Any] = {"points": points} if is_beside(entry) else {"parent": entry.seq, "points": points}
-    if entry["flags"] & REENTRY:
-        changed |= {"reentry": entry.seq, "codes": summary.codes[-1:]}
+    body, seq = entry.body, entry.seq
+    flags = body["flags"]
+    changed: dict[str, Any] = {} if is_beside(entry) else {"parent": seq}
+    changed["points"] = _with(summary.points, _row(seq, body["parent"], flags, body["name"], entry.time_us))
+    if flags & REENTRY:
+        changed["reentry"] = seq
+        changed["codes"] = summary.codes[-1:]
     if entry.kind in REPLACING:
         return changed | _replaced(summary, entry)
-    return changed | {"saves": summary.saves + 1}
+    changed["saves"] = summary.saves + 1
+    return changed
 
 
 def _replaced(summary: Summary, entry: Entry) -> dict[str, Any]:

@@ -263,7 +263,8 @@ class AsyncSession(AsyncDriver):
         return await self._save(name, reason)
 
     async def _save(self, name: str | None, reason: str | None) -> int | None:
-        self._sync_typed()
+        if self._typed is not None:
+            self._sync_typed()
         self._deliver_owed()
         self._opened.writer.begins()
         return await self._drive(self._core.save(name, reason=reason))  # type: ignore[no-any-return]
@@ -430,7 +431,8 @@ class AsyncSession(AsyncDriver):
         """The code is about to do something: it may, and no stream that it has read from is left without a record."""
         self._check_open()
         await self.streams.settle()  # also before a stop: what was read is known, and need not be asked about
-        self._check_stop()
+        if self.stop_reason:
+            self._check_stop()
         self._deliver_owed()
 
 

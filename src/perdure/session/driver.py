@@ -48,6 +48,8 @@ class Driver(Face):
     def __init__(self, *opened: Any, **named: Any) -> None:
         super().__init__(*opened, **named)
         self._own, self._moved = threading.RLock(), threading.Condition(self._lock)
+        self._waiting = 0
+        """So many threads wait for a move."""
 
     # --- driving the core ---------------------------------------------------------------------------------------------
 
@@ -55,17 +57,26 @@ class Driver(Face):
         """The code is about to do something: it may, and no stream that it reads is left without a record."""
         self._check_open()
         self.streams.settle()  # also before a stop: what was read is known, and need not be asked about
-        self._check_stop()
+        if self.stop_reason:
+            self._check_stop()
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Raises `RefusedError` while another thread uses the session that is no part of it."""
+    def _enter_alone(self) -> bool:
+        """Whether the session is this thread's own from now on, until it gives it back; a part of it has it anyway.
+
+        Raises `RefusedError` while another thread uses the session that is no part of it.
+        """
         own = not parallel.is_helper(self)
         if own and not self._own.acquire(blocking=False):
             raise RefusedError(
                 f"{self.id} is being used by another thread at this moment; calls in parallel are made in a block: "
                 "with s.parallel() as p"
             )
+        return own
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within it no other thread uses the session that is no part of it. Raises `RefusedError` while one does."""
+        own = self._enter_alone()
         try:
             yield
         finally:
@@ -75,17 +86,20 @@ class Driver(Face):
     def _drive(self, steps: Steps) -> Any:
         """Runs a piece of the core's logic: performs what it asks for, sends the answers."""
         self._check_open()
-        with self._alone():
-            try:
-                with self._lock:
-                    self._opened.writer.resolve()  # first, for the core decides by what is written
-                    return self._run(steps)
-            except FencedError as fenced:
-                raise self._core.leave(fenced) from None
-            except (ConflictError, HeldError) as late:
-                if not self._opened.writer.is_shared:
-                    raise
-                raise self._core.leave(late) from None
+        own = self._enter_alone()
+        try:
+            with self._lock:
+                self._opened.writer.resolve()  # first, for the core decides by what is written
+                return self._run(steps)
+        except FencedError as fenced:
+            raise self._core.leave(fenced) from None
+        except (ConflictError, HeldError) as late:
+            if not self._opened.writer.is_shared:
+                raise
+            raise self._core.leave(late) from None
+        finally:
+            if own:
+                self._own.release()
 
     def _run(self, steps: Steps) -> Any:
         try:
@@ -100,6 +114,10 @@ class Driver(Face):
         except StopIteration as done:
             return done.value
         finally:
+            self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        if self._waiting:
             self._moved.notify_all()
 
     def _perform(self, request: Request) -> Any:  # noqa: PLR0911 - one answer for each request
@@ -129,7 +147,7 @@ class Driver(Face):
 
     def _outside(self, work: Callable[[T], Any], request: T) -> Any:
         """Does it without the lock, so that others go on meanwhile; afterwards the core decides by what is written."""
-        self._moved.notify_all()
+        self._tell_waiting()
         self._lock.release()
         try:
             return work(request)
@@ -139,7 +157,11 @@ class Driver(Face):
 
     def _wait_for_move(self) -> None:
         moves = self._core.flights.moves
-        self._moved.wait_for(lambda: self._core.flights.moves != moves)
+        self._waiting += 1
+        try:
+            self._moved.wait_for(lambda: self._core.flights.moves != moves)
+        finally:
+            self._waiting -= 1
         self._opened.writer.resolve()
 
     @staticmethod

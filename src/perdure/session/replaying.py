@@ -84,10 +84,10 @@ class ReplayCore(Core):
         return super()._known(call, action, stream=stream)
 
     def check_leftovers(
-        self, what: What, *, before: int | None = None, live: Call | None = None, inside_of: Action | None = None
+        self, what: What, *, parent: int | None, before: int | None = None, live: Call | None = None
     ) -> None:
         """As for a run, but told as both calls."""
-        left = next(self.ledger.leftovers(inside_of.seq if inside_of else self.parent, before=before), None)
+        left = self.ledger.first_left(parent, before=before)
         if left is None:
             return
         like = self._like(live)
@@ -260,7 +260,7 @@ class Replayed(Face):
     def left_over(self) -> tuple[int, str] | None:
         """The first thing that is recorded of this entry and was not come to: its record, and what it is."""
         ledger = self._core.ledger
-        action = next(ledger.leftovers(None, before=self._core.reread), None)
+        action = ledger.first_left(None, before=self._core.reread)
         message = next(iter(ledger.messages), None)
         point = ledger.points[0] if ledger.points else self._core.ends
         if action is not None and (point is None or action.seq < point.seq):

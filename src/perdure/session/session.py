@@ -222,7 +222,8 @@ class Session(Driver):
         return self._save(name, reason)
 
     def _save(self, name: str | None, reason: str | None) -> int | None:
-        self._sync_typed()
+        if self._typed is not None:
+            self._sync_typed()
         self._opened.writer.begins()
         return self._drive(self._core.save(name, reason=reason))  # type: ignore[no-any-return]
 

@@ -329,6 +329,8 @@ class OpenStreams:
 
     def settle(self, *, leave: bool = False) -> None:
         """Those that the running code reads are recorded as they ended; with `leave`, it reads no more of them."""
+        if not self._open:
+            return
         for stream in self._here():
             with self._session._alone():  # noqa: SLF001
                 self._core.go_on()

@@ -42,7 +42,11 @@ _EQUAL_IS_SAME: Final = frozenset({type(None), bool, int, str, bytes})
 
 def is_immutable(cls: type) -> bool:
     """Whether instances of exactly `cls` cannot change in place: `IMMUTABLE`, registered enums, scalars of numpy."""
-    if cls in IMMUTABLE or arrays.is_immutable(cls):
+    if cls in IMMUTABLE:
+        return True
+    if cls in CONTAINERS:
+        return False
+    if arrays.is_immutable(cls):
         return True
     return issubclass(cls, Enum) and registry.entry_of(cls) is not None
 
@@ -54,6 +58,8 @@ def same(a: Any, b: Any) -> bool:
     not the same object and cannot be stored. Must not be given a value that contains itself.
     """
     kind = type(a)
+    if kind in _EQUAL_IS_SAME:
+        return kind is type(b) and bool(a == b)
     if kind not in CONTAINERS:
         return a is b or (kind is type(b) and _same_leaf(a, b, kind))
     pending = [(a, b)]

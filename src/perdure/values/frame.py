@@ -158,12 +158,14 @@ def seal(
     `blobs` are left out of it, in order: each is the data of the chunk that is named in its place. Raises LimitError
     over `limits.RECORD_BYTES_MAX`.
     """
-    if len(data) > limits.RECORD_BYTES_MAX:
-        raise LimitError(f"a body of {len(data)} bytes, the bound is {limits.RECORD_BYTES_MAX}")
+    length = len(data)
+    if length > limits.RECORD_BYTES_MAX:
+        raise LimitError(f"a body of {length} bytes, the bound is {limits.RECORD_BYTES_MAX}")
     rest = b"".join(_between(data, blobs)) if blobs else data
     compression, name, payload = _smallest(rest, dictionary, chunk=chunk)
-    head = _HEADER.pack(MAGIC, VERSION, CODEC_IDS[codec], compression, 0, len(blobs), len(data), len(payload))
-    return b"".join((head, name, *(_BLOB.pack(*blob) for blob in blobs), payload))
+    head = _HEADER.pack(MAGIC, VERSION, CODEC_IDS[codec], compression, 0, len(blobs), length, len(payload))
+    table = b"".join([_BLOB.pack(*blob) for blob in blobs]) if blobs else b""
+    return b"".join((head, name, table, payload))
 
 
 def _between(data: bytes, blobs: Sequence[Blob]) -> Iterator[memoryview]:
@@ -176,20 +178,20 @@ def _between(data: bytes, blobs: Sequence[Blob]) -> Iterator[memoryview]:
 
 
 def _smallest(data: bytes, dictionary: Dictionary | None, *, chunk: bool) -> tuple[int, bytes, bytes]:
-    if len(data) < limits.COMPRESS_BYTES_MIN:
+    length = len(data)
+    if length < limits.COMPRESS_BYTES_MIN:
         return PLAIN, b"", data
-    is_large = len(data) > limits.LARGE_BYTES
-    if dictionary is None:
-        if chunk:
-            is_large = len(data) > LARGE_CHUNK_BYTES
-        pool = _large_pool if is_large else _chunk_pool if chunk else _plain_pool
-        choice = ZSTD, b"", pool.compress(data)
+    if dictionary is not None:
+        pool = dictionary.large if length > limits.LARGE_BYTES else dictionary.pool
+        compression, name = ZSTD_DICTIONARY, dictionary.digest
     else:
-        pool = dictionary.large if is_large else dictionary.pool
-        choice = ZSTD_DICTIONARY, dictionary.digest, pool.compress(data)
-    if len(data) > limits.EXPANDED_BYTES:
-        choice = choice[0], choice[1], choice[2].ljust(len(data) // limits.EXPANSION_COUNT_MAX + 1, b"\0")
-    return choice if len(choice[1]) + len(choice[2]) < len(data) else (PLAIN, b"", data)
+        is_large = length > (LARGE_CHUNK_BYTES if chunk else limits.LARGE_BYTES)
+        pool = _large_pool if is_large else _chunk_pool if chunk else _plain_pool
+        compression, name = ZSTD, b""
+    payload = pool.compress(data)
+    if length > limits.EXPANDED_BYTES:
+        payload = payload.ljust(length // limits.EXPANSION_COUNT_MAX + 1, b"\0")
+    return (compression, name, payload) if len(name) + len(payload) < length else (PLAIN, b"", data)
 
 
 def unseal(

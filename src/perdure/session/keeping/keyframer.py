@@ -99,9 +99,10 @@ class Keyframer:
 
     def _begin_if_due(self) -> None:
         # The first one comes soon: until there is one, nothing is compressed with a dictionary.
-        due = self._tried + (self._every if self._manifest["parts"] else self._soon)
+        if len(self._deltas) < self._tried + (self._every if self._manifest["parts"] else self._soon):
+            return
         busy = self._writer.riders or (self._job is not None and not self._job.is_set())
-        if len(self._deltas) >= due and not busy:
+        if not busy:
             self._begin()
 
     def _begin(self) -> None:

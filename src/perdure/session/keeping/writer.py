@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from concurrent.futures import CancelledError
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from perdure import clock, faults, values
@@ -22,7 +21,7 @@ from perdure.stores.contract import Batch, Point
 from perdure.stores.observing import CommitFailed, Committed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Future
 
     from perdure.log.record import Record
@@ -75,7 +74,8 @@ class Writer:
         Raises `FencedError`, `ConflictError` (nothing is written) and `StoreFailedError` (unknown until the next
         commit).
         """
-        self.resolve()
+        if self._unknown is not None or self.submitted is not None:
+            self.resolve()
         prepared = self._prepared(request)
         if prepared is not None:
             self._append(*prepared)
@@ -144,21 +144,30 @@ class Writer:
     def _prepared(self, request: Commit) -> tuple[Batch, Callable[[], None]] | None:
         """The batch of a commit, and what to do once it is known to be written."""
         riders = list(self.riders)
-        drafts = [*request.drafts, *(draft for draft, _ in riders)]
+        drafts = [*request.drafts, *[draft for draft, _ in riders]] if riders else request.drafts
         if not drafts:
             return None
         entries, records, summary = self._records(drafts)
+        last = records[-1]
 
         def written() -> None:
-            self.head, self.chain, self.summary = records[-1].seq, records[-1].chain, summary
+            self.head, self.chain, self.summary = last.seq, last.chain, summary
             for (_, then), entry in zip(riders, entries[len(request.drafts) :], strict=True):
                 self.riders.popleft()
                 then(entry)
             request.then(entries)
 
-        batch = self._batch(drafts, entries, records, summary)
-        if request.taken:
-            batch = replace(batch, taken=request.taken)
+        marks = [(mark, entry.seq) for draft, entry in zip(drafts, entries, strict=True) for mark in draft.marks]
+        batch = Batch(
+            tuple(records),
+            points_of(entries),
+            tuple(marks),
+            keyframes_of(entries),
+            self._beside(last, summary),
+            request.taken,
+            self._blobs.take(),
+            tuple(map(readable.view, entries)) if self.store.readable else (),
+        )
         if self.store.observers is not None:
             written = self._observed(batch, entries, written, self.store.observers)
         return batch, written
@@ -230,7 +239,7 @@ class Writer:
                 f"{self.session}: record {records[0].seq} was written by somebody else; open the session again"
             )
 
-    def _records(self, drafts: list[Draft]) -> tuple[list[Entry], list[Record], Summary]:
+    def _records(self, drafts: Sequence[Draft]) -> tuple[list[Entry], list[Record], Summary]:
         entries: list[Entry] = []
         records: list[Record] = []
         chain, summary, now, codec = self.chain, self.summary, clock.now_us(), self.store.protocol
@@ -256,26 +265,13 @@ class Writer:
     def _beside(self, head: Record, summary: Summary) -> bytes:
         return summary.encoded(session=self.session, seq=head.seq, chain=head.chain)
 
-    def _batch(self, drafts: list[Draft], entries: list[Entry], records: list[Record], summary: Summary) -> Batch:
-        marks = [(mark, entry.seq) for draft, entry in zip(drafts, entries, strict=True) for mark in draft.marks]
-        beside = self._beside(records[-1], summary)
-        views = tuple(map(readable.view, entries)) if self.store.readable else ()
-        return Batch(
-            tuple(records),
-            points_of(entries),
-            tuple(marks),
-            keyframes_of(entries),
-            beside,
-            chunks=self._blobs.take(),
-            views=views,
-        )
-
 
 def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:
     """The rows of the index of snapshots that these entries make."""
-    return tuple(Point(e.seq, e["parent"], e["flags"], e["name"], e.time_us) for e in entries if e.kind in SNAPSHOTS)
+    bodies = [(e.seq, e.body, e.time_us) for e in entries if e.kind in SNAPSHOTS]
+    return tuple([Point(seq, body["parent"], body["flags"], body["name"], time_us) for seq, body, time_us in bodies])
 
 
 def keyframes_of(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:
     """The rows of the index of keyframes that these entries make."""
-    return tuple((entry["of"], entry.seq) for entry in entries if entry.kind == "keyframe")
+    return tuple([(entry["of"], entry.seq) for entry in entries if entry.kind == "keyframe"])

@@ -239,7 +239,7 @@ class Journal(Doubts):
         """Whether calls made beside this one have to claim what is recorded before it can begin."""
         if (action is not None and _answers(action.outcome)) or (self.ledger.accepted and call.effect == "repeatable"):
             return False
-        return next(self.ledger.leftovers(self.parent), None) is not None
+        return self.ledger.first_left(self.parent) is not None
 
     @staticmethod
     def check_key(call: Call, action: Action) -> None:
@@ -419,7 +419,7 @@ class Journal(Doubts):
         if self.leaving is not None and action.seq in self._cut:
             raise self.leaving
         if ended.error is None:
-            self.check_leftovers(lambda: f"the end of {call.text()}", inside_of=action)
+            self.check_leftovers(lambda: f"the end of {call.text()}", parent=action.seq)
         may_have_happened = ended.cut_short and not ended.outcome.not_done
         if may_have_happened and max(call.effect, action.effect, key=STRICTNESS.index) == "once":
             raise self.leave(Suspended((action.seq,))) from None

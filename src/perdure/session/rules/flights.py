@@ -48,6 +48,11 @@ class Flights:
         """The calls in flight but these, which the asking code is inside of."""
         return set(self._keys).difference(stack)
 
+    @property
+    def has_loose(self) -> bool:
+        """Whether there are any that no block waits for."""
+        return bool(self._loose)
+
     def loose(self, stack: Iterable[int]) -> set[int]:
-        """Those of them that no block waits for."""
+        """Those of the calls in flight that no block waits for, but these."""
         return self._loose.difference(stack)

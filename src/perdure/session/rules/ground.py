@@ -59,8 +59,9 @@ class Ground:
         drafts = (*self._put_off, *drafts)
 
         def written(entries: list[Entry]) -> None:
-            these = set(map(id, drafts))
-            self._put_off = [draft for draft in self._put_off if id(draft) not in these]
+            if self._put_off:
+                these = set(map(id, drafts))
+                self._put_off = [draft for draft in self._put_off if id(draft) not in these]
             self.head = entries[-1].seq
             for entry in entries:
                 self.ledger.add(entry)
@@ -174,19 +175,17 @@ class Ground:
     # --- leftovers ----------------------------------------------------------------------------------------------------
 
     def check_leftovers(
-        self, what: What, *, before: int | None = None, live: Call | None = None, inside_of: Action | None = None
+        self, what: What, *, parent: int | None, before: int | None = None, live: Call | None = None
     ) -> None:
-        """Raises `DivergedError` when something recorded here has not been called again."""
-        parent = inside_of.seq if inside_of else self.parent
-        left = next(self.ledger.leftovers(parent, before=before), None)
+        """Raises `DivergedError` when something recorded inside of `parent` has not been called again."""
+        left = self.ledger.first_left(parent, before=before)
         if left is not None:
             raise self.leave(DivergedError(divergence(as_text(what), left, self._like(live), live)))
-        if parent is None and live is None:
-            self._check_messages(what, before=before)
+        if parent is None and live is None and self.ledger.messages:
+            self._check_message(self.ledger.messages[0], what, before=before)
 
-    def _check_messages(self, what: What, *, before: int | None) -> None:
-        message = next(iter(self.ledger.messages), None)
-        if message is not None and (before is None or message.seq < before):
+    def _check_message(self, message: Entry, what: What, *, before: int | None) -> None:
+        if before is None or message.seq < before:
             raise self.leave(
                 DivergedError(
                     f"the code came to {as_text(what)}, but the message of record {message.seq} was received here and "
@@ -196,11 +195,11 @@ class Ground:
 
     def siblings_first(self, what: What, *, before: int | None = None, live: Call | None = None) -> Steps:
         """Calls made beside this one claim what is recorded; then `check_leftovers`. Whether it had to wait."""
-        waited = False
-        while next(self.ledger.leftovers(self.parent, before=before), None) is not None and (yield AwaitSiblings()):
+        parent, waited = self.parent, False
+        while self.ledger.first_left(parent, before=before) is not None and (yield AwaitSiblings()):
             waited = True
             self.go_on()
-        self.check_leftovers(what, before=before, live=live)
+        self.check_leftovers(what, parent=parent, before=before, live=live)
         return waited
 
     def _like(self, live: Call | None) -> Action | None:

@@ -60,7 +60,8 @@ class Ledger:
 
     def add(self, entry: Entry) -> None:
         """Takes in a record that the running code has just made: it counts as claimed."""
-        self._note(entry)
+        if entry.kind != "saved":  # which tells of no action
+            self._note(entry)
         self.claimed.add(entry.seq)
 
     def _note(self, entry: Entry) -> None:
@@ -75,8 +76,12 @@ class Ledger:
         self.rollbacks.clear()
         self._questions.clear()
         if not keep:
-            for by in (self.claimed, self.actions, self.inner, self._waiting, self._by_match, self._values):
-                by.clear()
+            self.claimed.clear()
+            self.actions.clear()
+            self.inner.clear()
+            self._waiting.clear()
+            self._by_match.clear()
+            self._values.clear()
             return
         self.claimed.intersection_update(keep)
         kept: list[dict[int, Any]] = [self.actions, self.inner, *self._waiting.values()]
@@ -122,6 +127,10 @@ class Ledger:
             abandoned = action.known is not None and action.known.how == "abandoned"
             if not abandoned and not (action.effect == "repeatable" and action.seq < self.accepted):
                 yield action
+
+    def first_left(self, parent: int | None, *, before: int | None = None) -> Action | None:
+        """The first of the leftovers, if there is one."""
+        return next(self.leftovers(parent, before=before), None) if self._waiting.get(parent) else None
 
     def claim_value(self, kind: str, parent: int | None) -> Entry | None:
         """The next recorded value of this kind under this parent."""

@@ -31,6 +31,7 @@ class State(MutableMapping[str, Any]):
     def __init__(self, snapshot: Snapshot, *, guard: Callable[[], None], loaded: Callable[[str, Any], None]) -> None:
         self._snapshot, self._guard, self._loaded = snapshot, guard, loaded
         self._parts: dict[str, Any] = dict.fromkeys(snapshot.names, UNLOADED)
+        self._unloaded = set(snapshot.names)
         self.waits = True
         """Whether a part may be read when it is touched: an event loop would stand still meanwhile."""
 
@@ -79,10 +80,13 @@ class State(MutableMapping[str, Any]):
         for name in names:
             if self._parts.get(name) is UNLOADED:
                 value = self._parts[name] = self._snapshot.part(name)
+                self._unloaded.discard(name)
                 self._loaded(name, value)
 
     def touched(self) -> dict[str, Any]:
         """The parts that are loaded, as they are now."""
+        if not self._unloaded:
+            return dict(self._parts)
         return {name: value for name, value in self._parts.items() if value is not UNLOADED}
 
     def order(self) -> list[str]:

@@ -131,11 +131,12 @@ class Core(Journal):
         if not (self.happened or name or changes):
             return None
         self._refuse_loose("a save")
-        met = next((point for point in self.ledger.points if point["name"] == name), None)
+        recorded = self.ledger.points
+        met = next((point for point in recorded if point["name"] == name), None) if recorded else None
         before = met.seq if met else None
-        if (met or not self.ledger.points) and (yield from self.siblings_first("a save", before=before)):
+        if (met or not recorded) and (yield from self.siblings_first("a save", before=before)):
             changes = self._changes()
-        if self.ledger.points:
+        if recorded:
             seq = yield from self._pass_point(met, changes)
         else:
             flags = RESTORE_POINT | (REENTRY if self.form == "handle" else 0)
@@ -147,8 +148,7 @@ class Core(Journal):
 
     def _refuse_loose(self, what: str) -> None:
         """Raises `RefusedError` when calls are in flight that no block waits for."""
-        loose = self.flights.loose(self.stack)
-        if loose:
+        if self.flights.has_loose and (loose := self.flights.loose(self.stack)):
             raise RefusedError(
                 f"{what} while {len(loose)} other calls are in flight: what of them belongs to it would be chance. "
                 "Await them first, or make them in a block: with s.parallel() as p"
@@ -180,7 +180,7 @@ class Core(Journal):
         self, changes: Changes, flags: int, *drafts: Draft, name: str | None = None, reason: str | None = None
     ) -> Steps:
         files = {} if self.files is None else (yield from self.files.now())
-        open_there = self._open()
+        open_there = self._open() if self.flights.open else set()
         body = {
             "parent": self.parent_point,
             "delta": changes.data,
@@ -195,7 +195,7 @@ class Core(Journal):
             body["stateful"] = self.states.at
 
         def written(entries: list[Entry]) -> None:
-            point = next(entry for entry in reversed(entries) if entry.kind == "saved")
+            point = [entry for entry in entries if entry.kind == "saved"][-1]
             self._advance(changes, at=point.seq)
             self._pass(point)
             if flags & REENTRY:
@@ -203,13 +203,14 @@ class Core(Journal):
                 self.ledger.reenter(point, keep=open_there)
 
         marks = () if name is None else (name_mark(name),)
-        yield from self.commit(*self._told(), Draft("saved", body, marks), *drafts, then=written)
+        told = self._told() if self._masked else ()
+        yield from self.commit(*told, Draft("saved", body, marks), *drafts, then=written)
         return self.parent_point
 
-    def _told(self) -> list[Draft]:
+    def _told(self) -> tuple[Draft, ...]:
         """The note about what was masked in the state."""
         paths, self._masked = self._masked, []
-        return [Draft("note", {"topic": "masked", "paths": paths})] if paths else []
+        return (Draft("note", {"topic": "masked", "paths": paths}),)
 
     def inspected(self, asked: Sent) -> Steps:
         """A snapshot beside the points that the code makes: nothing goes on from it, and a replay passes it by."""
@@ -228,12 +229,11 @@ class Core(Journal):
         The calls whose result the code has not been handed, and what is recorded inside of those that run.
         """
         found, running = set(self.flights.open), self.flights.around(())
-        if found:
-            ahead = ((seq, draft.body.get("parent")) for seq, draft in enumerate(self._put_off, self.head + 1))
-            for seq, parent in [*self.ledger.inner.items(), *ahead]:
-                if parent in running:
-                    found.add(seq)
-                    running.add(seq)
+        ahead = ((seq, draft.body.get("parent")) for seq, draft in enumerate(self._put_off, self.head + 1))
+        for seq, parent in [*self.ledger.inner.items(), *ahead]:
+            if parent in running:
+                found.add(seq)
+                running.add(seq)
         return found
 
     def _pass_point(self, recorded: Entry | None, changes: Changes) -> Steps:
@@ -250,7 +250,7 @@ class Core(Journal):
     def _pass(self, point: Entry) -> None:
         self.parent_point = point.seq
         self._passed.append((point.seq, point.seq))
-        self.on_point(point.seq, point["delta"])
+        self.on_point(point.seq, point.body["delta"])
 
     def _check_state(self, recorded: Entry) -> Steps:
         """The state at the last recorded point against that of the code.
@@ -273,7 +273,7 @@ class Core(Journal):
         """The end of a step, a script or a clean close: state and status in one commit."""
         self.go_on()
         self._refuse_loose("the return")
-        self.check_leftovers("the return")
+        self.check_leftovers("the return", parent=self.parent)
         if self.form == "script" or self.completing:
             yield from self.inbox.attend()  # an end that was heard of comes before a completion
         goes_on = progress and not self.completing
