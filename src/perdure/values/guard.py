@@ -91,7 +91,7 @@ class Guard:
         if not self.looks:
             return body
         left = _LEFT.get(kind)
-        if left is not None and _more_than_numbers(body) == [left]:
+        if left is not None and _more_than_numbers(body) == [body.get(left)]:
             return body
         data = packed(body if left is None else body | {left: b""})
         if not detect.may_have(data):
@@ -144,9 +144,9 @@ def told(data: bytes, paths: list[str]) -> Passed:
     return Passed(data, tuple(paths))
 
 
-def _more_than_numbers(body: dict[str, Any]) -> list[str]:
-    """The fields in which a secret can be."""
-    return [name for name, value in body.items() if value and type(value) is not int]
+def _more_than_numbers(body: dict[str, Any]) -> list[Any]:
+    """What of it a secret can be in."""
+    return [value for value in filter(None, body.values()) if type(value) is not int]
 
 
 def _is_encoded(value: bytes) -> bool:

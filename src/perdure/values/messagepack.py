@@ -32,7 +32,7 @@ def encode(value: Any, *, at: str) -> bytes:
         data = ormsgpack.packb(value, option=STRICT)
     except TypeError:
         return pack_tree(to_tree(value, at=at))
-    if _may_hold_buffers(data) and _holds_buffers(value):
+    if (b"\xc4" in data or b"\xc5" in data or b"\xc6" in data) and _holds_buffers(value):
         return pack_tree(to_tree(value, at=at))
     return data
 
@@ -43,10 +43,6 @@ def packed(tree: Any) -> bytes:
         return ormsgpack.packb(tree, option=STRICT)
     except TypeError:
         return encode(tree, at="$")
-
-
-def _may_hold_buffers(data: bytes) -> bool:
-    return b"\xc4" in data or b"\xc5" in data or b"\xc6" in data
 
 
 def _holds_buffers(value: Any) -> bool:

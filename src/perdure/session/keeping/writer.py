@@ -77,8 +77,14 @@ class Writer:
         if self._unknown is not None or self.submitted is not None:
             self.resolve()
         prepared = self._prepared(request)
-        if prepared is not None:
-            self._append(*prepared)
+        if prepared is None:
+            return self.sent
+        batch, written = prepared
+
+        def append() -> None:
+            self.sent = self.store.append(self.session, batch, epoch=self.condition, head=self.head)
+
+        self._hand_over(batch, written, append)
         return self.sent
 
     def open(self, request: Commit, *, owner: str, seen: Lease | None) -> Lease:
@@ -147,7 +153,7 @@ class Writer:
         drafts = [*request.drafts, *[draft for draft, _ in riders]] if riders else request.drafts
         if not drafts:
             return None
-        entries, records, summary = self._records(drafts)
+        entries, records, marks, summary = self._records(drafts)
         last = records[-1]
 
         def written() -> None:
@@ -157,13 +163,12 @@ class Writer:
                 then(entry)
             request.then(entries)
 
-        marks = [(mark, entry.seq) for draft, entry in zip(drafts, entries, strict=True) for mark in draft.marks]
         batch = Batch(
             tuple(records),
             points_of(entries),
             tuple(marks),
             keyframes_of(entries),
-            self._beside(last, summary),
+            summary.encoded(session=self.session, seq=last.seq, chain=last.chain),
             request.taken,
             self._blobs.take(),
             tuple(map(readable.view, entries)) if self.store.readable else (),
@@ -186,12 +191,6 @@ class Writer:
             observers.tell(Committed(self.session, tuple(entries), seconds, size))
 
         return told
-
-    def _append(self, batch: Batch, written: Callable[[], None]) -> None:
-        def append() -> None:
-            self.sent = self.store.append(self.session, batch, epoch=self.condition, head=self.head)
-
-        self._hand_over(batch, written, append)
 
     def _hand_over(self, batch: Batch, written: Callable[[], None], work: Callable[[], T]) -> T:
         faults.reach("append.before")
@@ -239,37 +238,38 @@ class Writer:
                 f"{self.session}: record {records[0].seq} was written by somebody else; open the session again"
             )
 
-    def _records(self, drafts: Sequence[Draft]) -> tuple[list[Entry], list[Record], Summary]:
+    def _records(self, drafts: Sequence[Draft]) -> tuple[list[Entry], list[Record], list[tuple[bytes, int]], Summary]:
+        """The entries and the records, the marks of each, and the summary with them."""
         entries: list[Entry] = []
         records: list[Record] = []
-        chain, summary, now, codec = self.chain, self.summary, clock.now_us(), self.store.protocol
-        for seq, draft in enumerate(drafts, self.head + 1):
-            entry = Entry(seq, self.epoch, draft.kind, now, self.store.guard.body(draft.kind, draft.body))
-            dictionary = None if draft.kind in UNLIKE_THE_STATE else self.dictionary()
+        marks: list[tuple[bytes, int]] = []
+        store, epoch, now_us = self.store, self.epoch, clock.now_us()
+        seq, chain, summary = self.head, self.chain, self.summary
+        for draft in drafts:
+            seq, kind = seq + 1, draft.kind
+            entry = Entry(seq, epoch, kind, now_us, store.guard.body(kind, draft.body))
             record = link(
                 chain,
                 entry,
                 session=self.session,
-                codec=codec,
-                dictionary=dictionary,
+                codec=store.protocol,
+                dictionary=None if kind in UNLIKE_THE_STATE else self.dictionary(),
                 blobs=self._blobs,
                 key=self._chain_key,
             )
             chain, summary = record.chain, summary.after(entry)
             if draft.marks:
+                marks += [(mark, seq) for mark in draft.marks]
                 summary = summary.marked(draft.marks, seq=seq)
             entries.append(entry)
             records.append(record)
-        return entries, records, summary
-
-    def _beside(self, head: Record, summary: Summary) -> bytes:
-        return summary.encoded(session=self.session, seq=head.seq, chain=head.chain)
+        return entries, records, marks, summary
 
 
 def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:
     """The rows of the index of snapshots that these entries make."""
-    bodies = [(e.seq, e.body, e.time_us) for e in entries if e.kind in SNAPSHOTS]
-    return tuple([Point(seq, body["parent"], body["flags"], body["name"], time_us) for seq, body, time_us in bodies])
+    made = [e for e in entries if e.kind in SNAPSHOTS]
+    return tuple([Point(e.seq, e.body["parent"], e.body["flags"], e.body["name"], e.time_us) for e in made])
 
 
 def keyframes_of(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:

@@ -196,6 +196,8 @@ class Ground:
     def siblings_first(self, what: What, *, before: int | None = None, live: Call | None = None) -> Steps:
         """Calls made beside this one claim what is recorded; then `check_leftovers`. Whether it had to wait."""
         parent, waited = self.parent, False
+        if not self.ledger.has_more(parent):
+            return waited
         while self.ledger.first_left(parent, before=before) is not None and (yield AwaitSiblings()):
             waited = True
             self.go_on()

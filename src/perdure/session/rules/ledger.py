@@ -128,6 +128,10 @@ class Ledger:
             if not abandoned and not (action.effect == "repeatable" and action.seq < self.accepted):
                 yield action
 
+    def has_more(self, parent: int | None) -> bool:
+        """Whether anything recorded, under this parent or a message, has not been claimed yet."""
+        return bool(self._waiting.get(parent) or self.messages)
+
     def first_left(self, parent: int | None, *, before: int | None = None) -> Action | None:
         """The first of the leftovers, if there is one."""
         return next(self.leftovers(parent, before=before), None) if self._waiting.get(parent) else None

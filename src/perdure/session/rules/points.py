@@ -155,26 +155,26 @@ class Core(Journal):
             )
 
     def _changes(self, *, full: bool = False) -> Changes:
+        """What changed, without secrets in it. Raises `SecretFoundError`."""
         changes = self._compared(full=full)
-        for one, other in changes.aliases:
-            _log.warning(
-                "%s and %s are one object; a state is a tree, and they come back as two", shown(one), shown(other)
-            )
+        if changes and self.guard.looks and (found := search_delta(changes.data)) is not None:
+            self._mask(found.paths)
+            changes = self._compared(full=full)
+        if changes.aliases:
+            _tell_of(changes.aliases)
         return changes
 
     def _compared(self, *, full: bool) -> Changes:
-        """What changed, without secrets in it. Raises `SecretFoundError`."""
-        changes = self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
-        found = search_delta(changes.data) if self.guard.looks and changes else None
-        if found is None:
-            return changes
-        self.guard.meets(found.paths)
-        self._masked += found.paths
+        return self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
+
+    def _mask(self, paths: list[str]) -> None:
+        """Puts masks in the place of the secrets in the state. Raises `SecretFoundError`."""
+        self.guard.meets(paths)
+        self._masked += paths
         replaced = mask_state(self.state.touched())
         for name, value in replaced.items():
             self.state[name] = value
         self.on_masked(replaced)
-        return self.shadow.compare(self.state.touched(), order=self.state.order(), full=full)
 
     def _write_point(
         self, changes: Changes, flags: int, *drafts: Draft, name: str | None = None, reason: str | None = None
@@ -485,6 +485,11 @@ class Core(Journal):
                     given = found if kept is None else kept
                 found = given
         return self.failing.strategy(found)
+
+
+def _tell_of(aliases: list[tuple[list[Any], list[Any]]]) -> None:
+    for one, other in aliases:
+        _log.warning("%s and %s are one object; a state is a tree, and they come back as two", shown(one), shown(other))
 
 
 def _check_name(name: str | None) -> None:
