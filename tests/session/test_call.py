@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
 
 import pytest
 
 import perdure
 from perdure.errors import RefusedError, UnstorableError
+from perdure.session.face import is_generator
 from perdure.session.rules import call as calls
 from perdure.session.rules.call import IdempotencyKey, Options
+from perdure.session.trying import is_coroutine
 
 
 def pay(amount: int, to: str = "ann", *, memo: str = "") -> str:
@@ -121,3 +124,54 @@ def test_a_long_argument_is_recorded_by_its_digest_and_the_fingerprint_stays_exa
 def test_the_first_difference_is_named():
     assert calls.first_difference(calls.shown({"a": 1, "b": 2}), {"a": 1, "b": 3}) == "b"
     assert calls.first_difference(calls.shown({"a": 1}), {"a": 1}) is None
+
+
+async def awaited() -> None: ...
+
+
+def gives():
+    yield 1
+
+
+async def gives_awaited():
+    yield 1
+
+
+class Awaited:
+    async def __call__(self) -> None: ...
+
+
+async def noted() -> None: ...
+
+
+noted.note = "as a decorator may leave a function: with something of its own on it"
+
+
+def later():
+    return awaited()
+
+
+KINDS = {
+    "plain": (pay, False, False),
+    "lambda": (lambda: 1, False, False),
+    "coroutine": (awaited, True, False),
+    "generator": (gives, False, True),
+    "async generator": (gives_awaited, False, True),
+    "declared": (perdure.action()(pay), False, False),
+    "declared coroutine": (perdure.action()(awaited), True, False),
+    "declared generator": (perdure.action()(gives), False, True),
+    "method": (Client().ask, False, False),
+    "awaited object": (Awaited(), True, False),
+    "partial": (functools.partial(awaited), True, False),
+    "partial generator": (functools.partial(gives), False, True),
+    "with a note": (noted, True, False),
+    "built in": (len, False, False),
+}
+if hasattr(inspect, "markcoroutinefunction"):  # from Python 3.12 on
+    KINDS["marked"] = (inspect.markcoroutinefunction(later), True, False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_calling_it_gives_is_told_by_the_function(kind):
+    fn, is_awaited, is_read = KINDS[kind]
+    assert (is_coroutine(fn), is_generator(fn)) == (is_awaited, is_read)

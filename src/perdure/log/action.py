@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import quick
@@ -132,7 +133,7 @@ def concerned(entry: Entry) -> tuple[int, ...]:
     return () if seq is None else (seq,)
 
 
-_STARTED = (
+_STARTED: Final = (
     "name",
     "args",
     "fingerprint",
@@ -145,22 +146,31 @@ _STARTED = (
     "after_rollback",
     "asked",
 )
+"""What a record of a start tells of an action, in the order of its fields, of which they are the first but one."""
+
+_told_of_a_start: Final = itemgetter(*_STARTED)
+_of_a_start: Final = attrgetter(*_STARTED)
 
 
 def started(entry: Entry) -> Action:
     """The action that a record of its first start begins."""
-    told = {field: entry.body[field] for field in _STARTED}
-    since = entry.body.get("started_us", entry.time_us)
-    told |= {field: entry.body.get(field) for field in ("timeout_s", "given")}
-    return Action(seq=entry.seq, started_us=since, lost=entry.body.get("lost", False), **told)
+    body = entry.body
+    action = Action(entry.seq, *_told_of_a_start(body))
+    action.started_us = body.get("started_us", entry.time_us)
+    action.timeout_s, action.given = body.get("timeout_s"), body.get("given")
+    action.lost = body.get("lost", False)
+    return action
 
 
 def started_body(action: Action) -> dict[str, Any]:
     """The body of the record of an action's first start."""
-    told = {field: getattr(action, field) for field in _STARTED}
-    body = {**told, "of": None, "attempt": 1, "timeout_s": action.timeout_s}
-    body |= {"given": action.given} if action.given is not None else {}
-    return body | {"lost": True} if action.lost else body
+    body = dict(zip(_STARTED, _of_a_start(action), strict=True))
+    body |= {"of": None, "attempt": 1, "timeout_s": action.timeout_s}
+    if action.given is not None:
+        body["given"] = action.given
+    if action.lost:
+        body["lost"] = True
+    return body
 
 
 def outcome_body(outcome: Outcome) -> dict[str, Any]:
@@ -199,7 +209,7 @@ class Actions(dict[int, Action]):
 
     def apply(self, entry: Entry) -> None:
         """Takes one more record into account; those that tell of no action change nothing."""
-        if entry.kind == "action_started" and entry["of"] is None:
+        if entry.kind == "action_started" and entry.body["of"] is None:
             self[entry.seq] = started(entry)
         elif entry.kind == "status" and entry["status"] == "failed":
             self._void(entry["around"])

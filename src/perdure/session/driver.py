@@ -176,8 +176,8 @@ class Driver(Face):
         trying = self._trying(request)
         trying.begins()
         try:
-            with inside.running(self._core, request.stack), self.streams.within():
-                result = self._called(trying)
+            with inside.Running(self._core, request.stack):
+                result = self.streams.around(self._called, trying)
         except timed.TimeOverError:
             return trying.timed_out()
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its outcome

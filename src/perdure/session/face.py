@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections import ChainMap
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from perdure import clock, limits, values
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("perdure.session")
+
+_GENERATES: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 POINT_HIDDEN: Final = ("parent", "flags")
 """What tables of restore points do not show."""
@@ -469,6 +472,8 @@ def _forgotten(session: str, pid: int, keeper: Keeper, lease: Lease) -> None:
 def is_generator(fn: Any) -> bool:
     """Whether a call of it is a stream, as can be told before."""
     target = plain(fn)
+    if type(target) is FunctionType:
+        return bool(target.__code__.co_flags & _GENERATES)
     return inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target)
 
 

@@ -6,7 +6,6 @@ code has left is recorded as it is, and any other is read to its end.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -347,12 +346,13 @@ class OpenStreams:
         """Those that belong to this place in the code, not to an action around it or beside it."""
         return [stream for stream in self._open if stream.stack == self._core.stack]
 
-    @contextlib.contextmanager
-    def within(self) -> Iterator[None]:
-        """Around an action: the streams that its code reads end with it."""
+    def around(self, work: Callable[[Trying], Any], trying: Trying) -> Any:
+        """What an action gives: the streams that its code reads end with it."""
         try:
-            yield
+            result = work(trying)
             self.settle(leave=True)
         finally:
-            for stream in self._here():
-                stream.give_up()
+            if self._open:
+                for stream in self._here():
+                    stream.give_up()
+        return result

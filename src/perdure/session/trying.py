@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from perdure import clock, faults
@@ -161,4 +162,6 @@ def with_key(fn: Callable[..., Any], kwargs: dict[str, Any], key: str) -> dict[s
 def is_coroutine(fn: Any) -> bool:
     """Whether calling this function gives something to await."""
     target = plain(fn)
+    if type(target) is FunctionType and not target.__dict__:
+        return bool(target.__code__.co_flags & inspect.CO_COROUTINE)
     return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004

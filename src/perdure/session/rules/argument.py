@@ -23,11 +23,10 @@ _LIST = b"perdure list"
 
 def fingerprint(name: str, named: Mapping[str, Any], held: Digests | None = None) -> bytes:
     """16 bytes, equal for calls of the same name with equal arguments. `held` knows the lists of the state."""
-    ordered = {key: named[key] for key in sorted(named)}
     try:
-        data = values.encode({key: _short(value, held) for key, value in ordered.items()})
+        data = values.encode({key: _short(named[key], held) for key in sorted(named)})
     except UnstorableError:
-        data = values.encode({key: _counted(value, held) for key, value in ordered.items()})
+        data = values.encode({key: _counted(named[key], held) for key in sorted(named)})
     return sha256(name.encode() + b"\0" + data).digest()[:16]
 
 

@@ -169,7 +169,7 @@ def undo_name(undo: Callable[..., Any] | str | None) -> str | None:
     return f"{getattr(undo, '__module__', '')}:{name_of(undo)}"
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Shape:
     """The parameters of a function: names in order of position, and the one that takes the idempotency key."""
 
@@ -201,8 +201,9 @@ def shape_of(fn: Any) -> Shape:
     """The parameters of a function. What is no plain one is remembered from one call to the next."""
     if type(fn) is FunctionType and fn.__dict__.keys().isdisjoint(_OTHER_SIGNATURE):
         code = fn.__code__
-        key = next((name for name, kind in fn.__annotations__.items() if name != "return" and _takes_key(kind)), None)
-        return Shape(code.co_varnames[: code.co_argcount], key)
+        kinds = fn.__annotations__
+        taking = [name for name, kind in kinds.items() if name != "return" and _takes_key(kind)] if kinds else ()
+        return Shape(code.co_varnames[: code.co_argcount], taking[0] if taking else None)
     try:
         return _shape(fn)
     except TypeError:  # not hashable: looked at each time
@@ -222,10 +223,13 @@ def make(
     """
     shape = shape_of(fn)
     named: dict[str, Any] = dict(zip(shape.names, args, strict=False))
-    named |= {str(i): value for i, value in enumerate(args[len(shape.names) :], len(shape.names))}
+    if len(args) > len(shape.names):
+        named |= {str(i): value for i, value in enumerate(args[len(shape.names) :], len(shape.names))}
     named |= kwargs
-    for left_out in (*options.ignore, shape.key_parameter):
-        named.pop(left_out, None)  # type: ignore[arg-type]
+    for left_out in options.ignore:
+        named.pop(left_out, None)
+    if shape.key_parameter is not None:
+        named.pop(shape.key_parameter, None)
     name = options.name or name_of(fn)
     key = options.key(*args, **kwargs) if callable(options.key) else options.key
     return Call(

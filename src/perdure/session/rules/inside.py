@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _NONE: Final[Mapping[Any, tuple[int, ...]]] = {}
 
@@ -19,11 +18,16 @@ def stack_of(owner: Any) -> tuple[int, ...]:
     return _inside.get().get(owner, ())
 
 
-@contextlib.contextmanager
-def running(owner: Any, stack: tuple[int, ...]) -> Iterator[None]:
+class Running:
     """Within it, the code is inside of these actions. Threads and tasks that take over the context are, too."""
-    token = _inside.set({**_inside.get(), owner: stack})
-    try:
-        yield
-    finally:
-        _inside.reset(token)
+
+    __slots__ = ("_owner", "_stack", "_token")
+
+    def __init__(self, owner: Any, stack: tuple[int, ...]) -> None:
+        self._owner, self._stack = owner, stack
+
+    def __enter__(self) -> None:
+        self._token = _inside.set({**_inside.get(), self._owner: self._stack})
+
+    def __exit__(self, *_: object) -> None:
+        _inside.reset(self._token)
