@@ -153,26 +153,17 @@ class Writer:
         drafts = [*request.drafts, *[draft for draft, _ in riders]] if riders else request.drafts
         if not drafts:
             return None
-        entries, records, marks, summary = self._records(drafts)
-        last = records[-1]
+        entries, batch, summary = self._batch(drafts, taken=request.taken)
+        last = batch.records[-1]
 
         def written() -> None:
             self.head, self.chain, self.summary = last.seq, last.chain, summary
-            for (_, then), entry in zip(riders, entries[len(request.drafts) :], strict=True):
-                self.riders.popleft()
-                then(entry)
+            if riders:
+                for (_, then), entry in zip(riders, entries[len(request.drafts) :], strict=True):
+                    self.riders.popleft()
+                    then(entry)
             request.then(entries)
 
-        batch = Batch(
-            tuple(records),
-            points_of(entries),
-            tuple(marks),
-            keyframes_of(entries),
-            summary.encoded(session=self.session, seq=last.seq, chain=last.chain),
-            request.taken,
-            self._blobs.take(),
-            tuple(map(readable.view, entries)) if self.store.readable else (),
-        )
         if self.store.observers is not None:
             written = self._observed(batch, entries, written, self.store.observers)
         return batch, written
@@ -238,12 +229,12 @@ class Writer:
                 f"{self.session}: record {records[0].seq} was written by somebody else; open the session again"
             )
 
-    def _records(self, drafts: Sequence[Draft]) -> tuple[list[Entry], list[Record], list[tuple[bytes, int]], Summary]:
-        """The entries and the records, the marks of each, and the summary with them."""
+    def _batch(self, drafts: Sequence[Draft], *, taken: tuple[int, ...]) -> tuple[list[Entry], Batch, Summary]:
+        """The entries of a commit, what the store is given of them, and the summary with them."""
         entries: list[Entry] = []
         records: list[Record] = []
         marks: list[tuple[bytes, int]] = []
-        store, epoch, now_us = self.store, self.epoch, clock.now_us()
+        store, session, epoch, now_us = self.store, self.session, self.epoch, clock.now_us()
         seq, chain, summary = self.head, self.chain, self.summary
         for draft in drafts:
             seq, kind = seq + 1, draft.kind
@@ -251,7 +242,7 @@ class Writer:
             record = link(
                 chain,
                 entry,
-                session=self.session,
+                session=session,
                 codec=store.protocol,
                 dictionary=None if kind in UNLIKE_THE_STATE else self.dictionary(),
                 blobs=self._blobs,
@@ -263,13 +254,27 @@ class Writer:
                 summary = summary.marked(draft.marks, seq=seq)
             entries.append(entry)
             records.append(record)
-        return entries, records, marks, summary
+        batch = Batch(
+            tuple(records),
+            points_of(entries),
+            tuple(marks),
+            keyframes_of(entries),
+            summary.encoded(session=session, seq=seq, chain=chain),
+            taken,
+            self._blobs.take(),
+            tuple(map(readable.view, entries)) if store.readable else (),
+        )
+        return entries, batch, summary
 
 
 def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:
     """The rows of the index of snapshots that these entries make."""
-    made = [e for e in entries if e.kind in SNAPSHOTS]
-    return tuple([Point(e.seq, e.body["parent"], e.body["flags"], e.body["name"], e.time_us) for e in made])
+    return tuple([_point(entry) for entry in entries if entry.kind in SNAPSHOTS])
+
+
+def _point(entry: Entry) -> Point:
+    body = entry.body
+    return Point(entry.seq, body["parent"], body["flags"], body["name"], entry.time_us)
 
 
 def keyframes_of(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:
