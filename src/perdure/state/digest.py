@@ -61,6 +61,6 @@ class Digests:
 
     def moved(self, ops: Iterable[Op]) -> None:
         """The shadow moved by these operations: only a list that was appended to can be gone on with."""
-        for op in ops:
+        for op in ops if self._known else ():
             if op[1] and not (op[0] == "extend" and len(op[1]) == 1):
                 self._known.pop(op[1][0], None)

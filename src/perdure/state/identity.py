@@ -143,7 +143,7 @@ UNKNOWN: Final = 0
 
 def version(container: Any) -> int:
     """The version of a dict now; `UNKNOWN` where there are none, and for anything else."""
-    return words[version_place(container)] if VERSIONED and type(container) is dict else UNKNOWN
+    return words[(id(container) + _VERSION_AT) // WIDTH] if VERSIONED and type(container) is dict else UNKNOWN
 
 
 def prefix(a: bytes, b: bytes) -> int:

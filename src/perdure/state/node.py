@@ -16,7 +16,8 @@ from perdure.state.identity import identical, raw, referents
 MARK_BYTES: Final = 32
 """A value that can change in place is remembered by its encoded bytes, or, from this length on, by their digest."""
 
-_leaves: set[type] = set(values.IMMUTABLE)
+LEAVES: Final[set[type]] = set(values.IMMUTABLE)
+"""Exact types whose values neither hold others nor change: all that were met so far, `is_leaf` finds others."""
 
 
 class Node:
@@ -40,7 +41,7 @@ class Node:
     def of(cls, container: Any) -> Node:
         """One for a container that is new, as it is now."""
         version = identity.version(container)
-        return cls(container, copied(container), version=version)
+        return cls(container, container if type(container) is tuple else container.copy(), version=version)
 
     def parents(self) -> list[Node]:
         """The nodes that held it."""
@@ -71,15 +72,14 @@ class Reading:
     of the content is the same (`identity.ends`). Without `now` it is read from the live container, after its `version`.
     """
 
-    __slots__ = ("ends", "ids", "keys", "now", "odd", "version")
+    ends: tuple[int, int] | None = None
+    ids = b""
+    keys: bytes | None = None
+    odd = False
 
     def __init__(self, node: Node, now: Any = None) -> None:
         self.version = identity.version(node.live)
-        self.now = now = copied(node.live) if now is None else now
-        self.odd = False
-        self.keys: bytes | None = None
-        self.ends: tuple[int, int] | None = None
-        self.ids = b""
+        self.now = now = node.live.copy() if now is None else now
         if type(now) is not dict:
             self.ids = raw(now)
             return
@@ -96,11 +96,6 @@ class Reading:
             self.ids = raw(held[::-1])
 
 
-def copied(live: Any) -> Any:
-    """A shallow copy of a dict or list; a tuple is its own."""
-    return live if type(live) is tuple else live.copy()
-
-
 def content(held: Any) -> list[Any]:
     """What a copy of a container holds, in order: values or items."""
     return list(held.values()) if type(held) is dict else held if type(held) is list else list(held)
@@ -111,8 +106,10 @@ def steps(held: Any) -> Iterable[Any]:
     return held if type(held) is dict else range(len(held))
 
 
-def unmoved(live: Any, now: Any) -> bool:
-    """Whether a container still holds the very objects of its copy, in order."""
+def unmoved(live: Any, now: Any, *, version: int = identity.UNKNOWN) -> bool:
+    """Whether a container still holds the very objects of its copy, in order; `version`: of a dict before the copy."""
+    if version != identity.UNKNOWN and version == identity.version(live):
+        return True
     if type(live) is dict:
         return identical(list(live), list(now)) and identical(list(live.values()), list(now.values()))
     return type(live) is tuple or identical(live.copy(), now)
@@ -120,18 +117,18 @@ def unmoved(live: Any, now: Any) -> bool:
 
 def is_leaf(kind: type) -> bool:
     """Whether values of exactly this type neither hold others nor change."""
-    if kind in _leaves:
+    if kind in LEAVES:
         return True
-    if values.is_immutable(kind):
-        _leaves.add(kind)
+    if kind not in values.CONTAINERS and values.is_immutable(kind):
+        LEAVES.add(kind)
         return True
     return False
 
 
-def all_leaves(held: list[Any]) -> bool:
+def all_leaves(held: Iterable[Any]) -> bool:
     """Whether all of these are of such types."""
     kinds = set(map(type, held))
-    return kinds <= _leaves or all(map(is_leaf, kinds))
+    return kinds <= LEAVES or all(map(is_leaf, kinds))
 
 
 def is_fixed(value: Any) -> bool:

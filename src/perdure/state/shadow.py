@@ -8,8 +8,8 @@ writes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from operator import is_
+from typing import Any, NamedTuple
 
 from perdure import limits, values
 from perdure.errors import AppendOnlyError, LimitError, StateChangedError, StorableError
@@ -29,8 +29,7 @@ CALM_BLOCK = 32
 """Containers of a block of an append-only part; one is looked at in turn for each save."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(NamedTuple):
     """What changed since the last save. True when anything did.
 
     `ops` is the delta and `data` its encoded form, made before anybody could change the state again. `aliases` are
@@ -40,14 +39,13 @@ class Changes:
     ops: list[Op]
     data: bytes
     aliases: list[tuple[list[Any], list[Any]]]
-    step: Step = field(repr=False)
+    step: Step
 
     def __bool__(self) -> bool:
         return bool(self.ops)
 
 
-@dataclass(slots=True)
-class Step:
+class Step(NamedTuple):
     """How the shadow moves once these changes are committed."""
 
     survey: Survey
@@ -146,8 +144,11 @@ class Shadow:
             if full:
                 raise StateChangedError("the state was changed by another thread during a save; save again")
             return self._compare(parts, order, full=True)
-        kept = {name: value for name, value in self._parts.items() if name in order}
-        step = Step(survey, {**kept, **parts}, order, self._generation)
+        if order == self._order:
+            kept = {**self._parts, **parts}
+        else:
+            kept = {**{name: value for name, value in self._parts.items() if name in order}, **parts}
+        step = Step(survey, kept, order, self._generation)
         return Changes(ops, data, self._aliases(survey), step)
 
     def _found(self, parts: Mapping[str, Any], order: tuple[str, ...], *, full: bool) -> tuple[Survey, list[Op]]:
@@ -161,7 +162,8 @@ class Shadow:
         return survey, self._operations(survey, parts, order)
 
     def _same_parts(self, parts: Mapping[str, Any], order: tuple[str, ...]) -> bool:
-        return order == self._order and all(self._parts.get(name, order) is value for name, value in parts.items())
+        then = self._parts
+        return order == self._order and then.keys() >= parts.keys() and all(map(is_, map(then.get, parts), parts.values()))
 
     def _looked(self, *, full: bool) -> tuple[list[Node], dict[Node, bytes | None]]:
         """The containers and the leaves that are not what they were."""
@@ -193,8 +195,7 @@ class Shadow:
             raise LimitError(f"$: more than {limits.NODES_MAX} values")
 
     def _append_only(self, parts: Mapping[str, Any]) -> dict[int, str]:
-        named = ((name, parts[name]) for name in self.append_only if name in parts)
-        return {id(value): name for name, value in named if type(value) is list}
+        return {id(parts[name]): name for name in self.append_only if type(parts.get(name)) is list}
 
     def _take(self, survey: Survey, name: str, value: Any) -> None:
         trail = ((), name)
@@ -300,16 +301,16 @@ class Shadow:
     def _watch(self, survey: Survey) -> None:
         places: dict[Watch | Leaves, list[Node]] = {}
         for node in survey.fresh.values():
-            if type(node.live) is not tuple:
-                places.setdefault(self._place(node, survey.calm.get(node)), []).append(node)
+            kind = type(node.live)
+            if kind is not tuple:
+                calm = survey.calm.get(node)
+                at = self._hot if calm is None else self._calm[calm]
+                places.setdefault(at.by_kind.get(kind, at.leaves), []).append(node)
         for place, nodes in places.items():
             place.add(nodes)
         for node, _, _, calm in survey.met:
             if calm is None:
                 self._promote(node)
-
-    def _place(self, node: Node, calm: str | None) -> Watch | Leaves:
-        return (self._hot if calm is None else self._calm[calm]).of(type(node.live))
 
     def _promote(self, node: Node) -> None:
         """What is found in an ordinary part as well is looked at for each save, and all that it holds."""
@@ -318,7 +319,7 @@ class Shadow:
             each = pending.pop()
             if each.block is not None and (each.block if isinstance(each.block, Leaves) else each.block.watch).calm:
                 self._unwatch({each.block: {each}})
-                self._place(each, None).add([each])
+                self._hot.by_kind.get(type(each.live), self._hot.leaves).add([each])
             if not each.plain:
                 pending += (kid for value in content(each.old) if (kid := self._nodes.get(id(value))))
 
@@ -356,7 +357,10 @@ def _is_as_compared(survey: Survey, ops: list[Op]) -> bool:
     operations carry as a whole was read from the live state; all else is in the copies.
     """
     if survey.light:
-        return all(unmoved(node.live, node.old) for node in survey.fresh.values())
+        for node in survey.fresh.values():
+            if not unmoved(node.live, node.old, version=node.version):
+                return False
+        return True
     pending = [part for op in ops for part in op[2:]]
     seen: set[Node] = set()
     while pending:

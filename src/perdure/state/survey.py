@@ -75,7 +75,7 @@ class Survey:
         self._climb()
 
     def _climb(self) -> None:
-        pending = list(self.changed)
+        pending = [*self.changed]
         while pending:
             node = pending.pop()
             for parent in node.parents():
@@ -217,10 +217,10 @@ class Survey:
         """How many values more the state holds now. Asked when the survey is complete."""
         if self._growth is not None:
             return self._growth
-        came = sum(len(node.old) for node in self.fresh.values())
-        went = sum(len(node.old) for node in self.gone)
-        came += sum(map(len, self.grown.values()))
-        self._growth = came - went + sum(len(each.now) - len(node.old) for node, each in self.readings.items())
+        came = [*[node.old for node in self.fresh.values()], *self.grown.values()]
+        came += [reading.now for reading in self.readings.values()]
+        went = [node.old for node in (*self.gone, *self.readings)]
+        self._growth = sum(map(len, came)) - sum(map(len, went))
         return self._growth
 
     def is_held(self, node: Node, times: int = 1) -> bool:

@@ -12,10 +12,10 @@ from itertools import compress
 from operator import itemgetter, ne
 from typing import TYPE_CHECKING, Any, Final
 
-from perdure.state.identity import UNKNOWN, version_place, words
-from perdure.state.node import Node, Reading, unmoved
+from perdure.state.identity import version_place, words
 
 if TYPE_CHECKING:
+    from perdure.state.node import Node, Reading
     from perdure.state.watch import Watch
 
 _ANY: Final[dict[str, Any]] = {}
@@ -37,18 +37,11 @@ class Versions:
         self._known = self._read(words)
 
     def changed(self) -> list[Node]:
-        """The nodes whose dict does not hold what it held."""
+        """The nodes whose dict has another version: it may still hold, or hold again, what it held."""
         now = self._read(words)
         if now == self._known:
             return []
-        known, found = list(now), []
-        for at in compress(range(len(known)), map(ne, known, self._known)):
-            node = self.nodes[at - _FIRST]
-            if not unmoved(node.live, node.old):
-                known[at] = UNKNOWN
-                found.append(node)
-        self._known = tuple(known)
-        return found
+        return [*compress(self.nodes, map(ne, now[_FIRST:], self._known[_FIRST:]))]
 
     def revise(self, readings: Mapping[Node, Reading]) -> None:
         """Some hold what was read of them. If they were changed since, they have another version by now."""
@@ -67,8 +60,8 @@ class Versions:
     def extend(self, nodes: list[Node]) -> None:
         """Watches these from now on; what they hold is what their `old` says."""
         self.nodes += nodes
-        self._known += tuple(node.version for node in nodes)
-        self._look_at([*self._places[_FIRST:], *(version_place(node.live) for node in nodes)])
+        self._known += tuple([node.version for node in nodes])
+        self._look_at([*self._places[_FIRST:], *map(version_place, [node.live for node in nodes])])
         for node in nodes:
             node.block = self
 

@@ -154,6 +154,8 @@ class Block:
             node.block = self
 
     def _read(self, nodes: list[Node]) -> bytes:
+        if self.watch.kind is list:  # only a dict can be odd
+            return raw(_traversal(nodes))
         ids = raw(referents(*_delimited(node.live for node in nodes)))
         if ids == raw(_traversal(nodes)):
             return ids
@@ -230,7 +232,7 @@ class Watch:
     """
 
     def __init__(self, kind: type, *, size: int, calm: bool) -> None:
-        self.size, self.calm = size, calm
+        self.kind, self.size, self.calm = kind, size, calm
         self.blocks: list[Block | Versions] = []
         self.long: dict[Long, None] = {}
         self._has_long = kind is list and not calm
@@ -239,17 +241,21 @@ class Watch:
 
     def changed(self, *, full: bool) -> list[Node]:
         """The nodes whose container does not hold what it held, of all blocks or of those whose turn it is."""
-        blocks = self.blocks if full or not self.calm else self._due()
-        return [node for block in (*self.long, *blocks) for node in block.changed()]
+        found: list[Node] = []
+        for block in (*self.long, *(self.blocks if full or not self.calm else self._due())):
+            found += block.changed()
+        return found
 
     def _due(self) -> list[Block | Versions]:
-        filled = bool(self.blocks) and len(self.blocks[-1].nodes) >= self.size // 4
-        newest = self.blocks[-1:] if filled else self.blocks[-2:]
-        older = len(self.blocks) - len(newest)
-        if older <= 0:
+        blocks = self.blocks
+        if len(blocks) < 2:  # noqa: PLR2004 - the newest, and one more
+            return blocks
+        newest = blocks[-1:] if len(blocks[-1].nodes) >= self.size // 4 else blocks[-2:]
+        older = len(blocks) - len(newest)
+        if not older:
             return newest
         self._turn = (self._turn + 1) % older
-        return [*newest, self.blocks[self._turn]]
+        return [*newest, blocks[self._turn]]
 
     def add(self, nodes: list[Node]) -> None:
         """Watches these from now on."""
@@ -296,6 +302,8 @@ class Leaves:
     def changed(self, *, full: bool) -> dict[Node, bytes | None]:
         """The leaves that are encoded to other bytes than before, with their mark; None when they cannot be stored."""
         nodes = self.nodes if full or not self.calm else self._due()
+        if not nodes:
+            return {}
         marks = ((node, _mark_now(node.live)) for node in nodes)
         return {node: now for node, now in marks if now != node.old}
 
@@ -323,10 +331,7 @@ class Places:
     def __init__(self, *, size: int, calm: bool) -> None:
         self.lists, self.dicts = Watch(list, size=size, calm=calm), Watch(dict, size=size, calm=calm)
         self.leaves = Leaves(calm=calm)
-
-    def of(self, kind: type) -> Watch | Leaves:
-        """The place for what is of this type."""
-        return self.dicts if kind is dict else self.lists if kind is list else self.leaves
+        self.by_kind: dict[type, Watch] = {list: self.lists, dict: self.dicts}
 
     def changed(self, *, full: bool) -> tuple[list[Node], dict[Node, bytes | None]]:
         """The containers and the leaves that are not what they were."""
