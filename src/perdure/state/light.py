@@ -68,8 +68,9 @@ def _path(node: Node, parts: Mapping[str, Any], above: dict[Node, list[Any] | No
     if parent is None or node.more:
         return None
     held = parent.live
+    way: list[Any] | None = _ROOT
     if held is None:
-        held, way = parts, _ROOT
+        held = parts
     elif parent in above:
         way = above[parent]
     else:
@@ -85,7 +86,7 @@ def _path(node: Node, parts: Mapping[str, Any], above: dict[Node, list[Any] | No
     return None if step is None else [*way, step]
 
 
-def _item(node: Node, held: list[Any]) -> int | None:
+def _item(node: Node, held: list[Any]) -> Any:
     at = find(raw(held.copy()), raw([node.live]))
     node.step = None if at < 0 else at
     return node.step

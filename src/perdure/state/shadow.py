@@ -163,7 +163,9 @@ class Shadow:
 
     def _same_parts(self, parts: Mapping[str, Any], order: tuple[str, ...]) -> bool:
         then = self._parts
-        return order == self._order and then.keys() >= parts.keys() and all(map(is_, map(then.get, parts), parts.values()))
+        return (
+            order == self._order and then.keys() >= parts.keys() and all(map(is_, map(then.get, parts), parts.values()))
+        )
 
     def _looked(self, *, full: bool) -> tuple[list[Node], dict[Node, bytes | None]]:
         """The containers and the leaves that are not what they were."""
@@ -357,10 +359,7 @@ def _is_as_compared(survey: Survey, ops: list[Op]) -> bool:
     operations carry as a whole was read from the live state; all else is in the copies.
     """
     if survey.light:
-        for node in survey.fresh.values():
-            if not unmoved(node.live, node.old, version=node.version):
-                return False
-        return True
+        return all(unmoved(node.live, node.old, version=node.version) for node in survey.fresh.values())
     pending = [part for op in ops for part in op[2:]]
     seen: set[Node] = set()
     while pending:

@@ -248,7 +248,7 @@ class Watch:
 
     def _due(self) -> list[Block | Versions]:
         blocks = self.blocks
-        if len(blocks) < 2:  # noqa: PLR2004 - the newest, and one more
+        if len(blocks) < 2:
             return blocks
         newest = blocks[-1:] if len(blocks[-1].nodes) >= self.size // 4 else blocks[-2:]
         older = len(blocks) - len(newest)
