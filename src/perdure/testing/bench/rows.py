@@ -115,7 +115,8 @@ def _protection() -> Iterator[Row]:
 def _teams() -> Iterator[Row]:
     figures = (
         ("add", "add {} messages to a memory", "ms", None),
-        ("step", "durable step of a team that remembers {}, CPU", "ms", 1.0),
+        ("step", "durable step of a team that remembers {}, CPU, p50", "ms", 1.0),
+        ("mean", "mean of it for {}, with keyframes and the garbage collector", "ms", None),
         ("open", "go on with a team that remembers {}, and write its file", "ms", None),
         ("disk", "bytes on disk over bytes of its {} messages", "x", 2.0),
     )

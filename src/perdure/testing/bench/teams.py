@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import perdure
-from perdure import faults
+from perdure import faults, limits
 from perdure.team import Action, Memory, Message, Role, Team, UserRequirement, agent
 from perdure.testing.bench.plan import SESSION, disk_bytes
 from perdure.testing.bench.turns import p50
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from perdure.testing.bench.plan import Plan
     from perdure.testing.bench.saving import Found
 
-ROUNDS: Final = 20
+WARM: Final = limits.KEYFRAME_DELTAS_SOON + 1
+"""Rounds before those that are measured: the first keyframe, of all that was told, belongs to telling it."""
+
+ROUNDS: Final = 40
 """Rounds that are measured, each of one turn with one action."""
 
 A_ROUND: Final = 3
@@ -107,18 +110,21 @@ def _measured(plan: Plan, name: str, said: list[str]) -> dict[str, float]:
         return Team(roles=roles, context=said, workspace=folder / "workspace")
 
     with perdure.open(str(place / STORE)) as store:
-        store.run(team, SESSION, input={"idea": "remember", "n_round": 3})
+        store.run(team, SESSION, input={"idea": "remember", "n_round": WARM})
         store.send(SESSION, {"rounds": ROUNDS})
         with _commits() as commits:
             store.run(team, SESSION)
         opened = [_idle(store, team) for _ in range(OPENS)]
         state = store.state_at(SESSION)
     told = [message["content"] for message in state["messages"] if message["role"] == "teller"]
-    if sorted(told) != sorted([*said, LAST]) or state["team"]["round"] != 3 + ROUNDS:
+    if sorted(told) != sorted([*said, LAST]) or state["team"]["round"] != WARM + ROUNDS:
         raise NotRememberedError(f"of {len(said)} messages something else is there, in round {state['team']['round']}")
+    inner = commits[A_ROUND:-A_ROUND]
+    rounds = [(end - begin) / A_ROUND for begin, end in zip(inner, inner[A_ROUND:], strict=False)][::A_ROUND]
     return {
         "add": _added(said),
-        "step": (commits[-A_ROUND] - commits[A_ROUND]) / (len(commits) - 2 * A_ROUND),
+        "step": p50(rounds),
+        "mean": (inner[-1] - inner[0]) / (len(inner) - 1),
         "open": p50(opened),
         "disk": disk_bytes(place) / sum(len(dumps(message)) for message in state["messages"]),
     }
