@@ -233,7 +233,9 @@ class Writer:
         """The entries of a commit, what the store is given of them, and the summary with them."""
         entries: list[Entry] = []
         records: list[Record] = []
+        points: list[Point] = []
         marks: list[tuple[bytes, int]] = []
+        keyframes: list[tuple[int, int]] = []
         store, session, epoch, now_us = self.store, self.session, self.epoch, clock.now_us()
         seq, chain, summary = self.head, self.chain, self.summary
         for draft in drafts:
@@ -252,13 +254,17 @@ class Writer:
             if draft.marks:
                 marks += [(mark, seq) for mark in draft.marks]
                 summary = summary.marked(draft.marks, seq=seq)
+            if kind in SNAPSHOTS:
+                points.append(point_of(entry))
+            elif kind == "keyframe":
+                keyframes.append(keyframe_of(entry))
             entries.append(entry)
             records.append(record)
         batch = Batch(
             tuple(records),
-            points_of(entries),
+            tuple(points),
             tuple(marks),
-            keyframes_of(entries),
+            tuple(keyframes),
             summary.encoded(session=session, seq=seq, chain=chain),
             taken,
             self._blobs.take(),
@@ -267,16 +273,22 @@ class Writer:
         return entries, batch, summary
 
 
-def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:
-    """The rows of the index of snapshots that these entries make."""
-    return tuple([_point(entry) for entry in entries if entry.kind in SNAPSHOTS])
-
-
-def _point(entry: Entry) -> Point:
+def point_of(entry: Entry) -> Point:
+    """The row of the index of snapshots that this one makes."""
     body = entry.body
     return Point(entry.seq, body["parent"], body["flags"], body["name"], entry.time_us)
 
 
+def points_of(entries: Iterable[Entry]) -> tuple[Point, ...]:
+    """The rows of the index of snapshots that these entries make."""
+    return tuple(point_of(entry) for entry in entries if entry.kind in SNAPSHOTS)
+
+
+def keyframe_of(entry: Entry) -> tuple[int, int]:
+    """The row of the index of keyframes that this one makes."""
+    return entry["of"], entry.seq
+
+
 def keyframes_of(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:
     """The rows of the index of keyframes that these entries make."""
-    return tuple([(entry["of"], entry.seq) for entry in entries if entry.kind == "keyframe"])
+    return tuple(keyframe_of(entry) for entry in entries if entry.kind == "keyframe")

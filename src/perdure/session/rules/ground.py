@@ -197,7 +197,7 @@ class Ground:
         """Calls made beside this one claim what is recorded; then `check_leftovers`. Whether it had to wait."""
         parent, waited = self.parent, False
         if not self.ledger.has_more(parent):
-            return waited
+            return False
         while self.ledger.first_left(parent, before=before) is not None and (yield AwaitSiblings()):
             waited = True
             self.go_on()

@@ -134,7 +134,8 @@ class Core(Journal):
         recorded = self.ledger.points
         met = next((point for point in recorded if point["name"] == name), None) if recorded else None
         before = met.seq if met else None
-        if (met or not recorded) and (yield from self.siblings_first("a save", before=before)):
+        ahead = (met or not recorded) and self.ledger.has_more(None)  # for it is inside of no action
+        if ahead and (yield from self.siblings_first("a save", before=before)):
             changes = self._changes()
         if recorded:
             seq = yield from self._pass_point(met, changes)
