@@ -6,14 +6,17 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 # Folders are listed too, so that a deleted file is noticed.
 SOURCES := $(shell find src -name __pycache__ -prune -o -print)
-# So many tests at once: one more than CI has processors, as a test that waits for a server or a process uses none.
+# So many folders of tests at once: one more than CI has processors, as a test that waits for a server uses none. Each has a
+# process of its own, which holds its folder's tests and no others: what forks, and much here does, pays for all it holds.
 AT_ONCE := 3
+LONG := tests/crash tests/property tests/conformance
+TESTS := $(LONG) $(filter-out $(LONG),$(sort $(patsubst %/,%,$(dir $(wildcard tests/*/test_*.py)))))
 # Programs from Debian that tests run, by package.
 APT_PACKAGES := e2fsprogs gcc iproute2 iptables libc6-dev mount pgbouncer postgresql redis-server
 
 .SHELLFLAGS := -eu -c
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format storm bench system clean
+.PHONY: help demo test lint format storm bench system clean $(TESTS)
 
 help:
 	@echo 'make demo     kill an agent and see it go on'
@@ -29,7 +32,11 @@ demo: $(VENV)/package
 
 test: lint
 	@echo '== tests'
-	@$(BIN)/python -m pytest -q -n $(AT_ONCE) --dist worksteal
+	@$(MAKE) --no-print-directory -k -j $(AT_ONCE) --output-sync=target $(TESTS)
+
+# make tests/crash runs the tests of that folder
+$(TESTS): $(VENV)/tools
+	@$(BIN)/python -m pytest -q -p no:cacheprovider $@
 
 lint: $(VENV)/tools
 	@echo '== ruff'

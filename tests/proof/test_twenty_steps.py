@@ -206,6 +206,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A life to which nothing happens."""
     folder = tmp_path_factory.mktemp("reference")
     assert life(folder, 0, "killed") > 300
+    with perdure.open(folder / "agents.db") as store:
+        write_down(store, "q", folder)  # here, too: the command line is then loaded in each life's parent, once
     assert judged(folder, folder, strict=True) == ""
     return folder
 

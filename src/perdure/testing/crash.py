@@ -26,7 +26,7 @@ from perdure.session.keeping.opening import NO_INPUT
 from perdure.stores import open_store
 from perdure.testing.bell import Command
 from perdure.testing.doubts import TRUTH, Settle
-from perdure.testing.lives import SESSION, CrashPoint, Life, Trial, live, points_of
+from perdure.testing.lives import SESSION, CrashPoint, Life, Trial, live, points_of, warm
 from perdure.testing.telling import tail
 from perdure.testing.verdict import differences, unsaid, untaken
 
@@ -108,6 +108,7 @@ def crash_everywhere(
         lives = _Lives(trial, place, fresh)
         unharmed = lives.live(())
         _check_completed(unharmed, trial)
+        warm(unharmed.ended.loaded)
         every = points_of(unharmed.ended.reached, points)
         killed, missed = Counter[str](), list[CrashPoint]()
         for kills in [*((point,) for point in _spread(every, most)), *_pairs(every, pairs)]:

@@ -285,6 +285,7 @@ def told(store: AgentStore, book: Book, result: Any, reached: tuple[str, ...]) -
         again=tuple(call for session, log in logs.items() for call in _again(log, mine[session])),
         entered=dict(Counter(note["call"] for note in notes if note["what"] == "entered")),
         doubted=tuple(call for session, log in logs.items() for call in _doubted(log, mine[session])),
+        loaded=tuple(name for name in sys.modules if name.startswith("perdure.")),
         cut_off=dict(cut_off(notes)),
         outcomes=_outcomes(logs),
     )

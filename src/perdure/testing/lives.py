@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,7 +72,8 @@ class Ended:
     `left` how much lies there; `actions` are the calls on the present branch (text → how
     often), `outcomes` the encoded results by name and fingerprint. By the kit's own book, `entered` is how often each
     call ran and `cut_off` how often it can have been cut off; `again` are those that ran after they had finished,
-    `doubted` those that were in doubt after the code had gone on with their result.
+    `doubted` those that were in doubt after the code had gone on with their result. `loaded` are the modules of perdure
+    that it had loaded.
     """
 
     problem: str = ""
@@ -86,6 +88,7 @@ class Ended:
     again: tuple[str, ...] = ()
     entered: dict[str, int] = field(default_factory=dict)
     doubted: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
     cut_off: dict[str, int] = field(default_factory=dict)
     outcomes: dict[str, list[bytes | None]] = field(default_factory=dict)
 
@@ -143,7 +146,16 @@ def _ended(told: bytes, status: int) -> Ended:
 def _frozen(name: str, value: Any) -> Any:
     if name == "repeatable":
         return frozenset(value)
-    return tuple(value) if name in ("reached", "again", "doubted") else value
+    return tuple(value) if name in ("reached", "again", "doubted", "loaded") else value
+
+
+def warm(loaded: Collection[str]) -> None:
+    """Loads what lives load on their way, of perdure alone: once in this process, not once in each of its forks."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - what settles a doubt needs it; few other programs do
+
+    TypeAdapter(bool)  # the first one looks for plugins among all that is installed
+    for name in loaded:
+        import_module(name)
 
 
 def forked(
