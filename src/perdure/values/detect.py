@@ -25,8 +25,10 @@ _NAME_TABLE: Final = bytes(
 )
 """Small letters; what begins a text, bytes or an extension in MessagePack becomes 0."""
 
-_JOINS: Final = b"_-. "
-_NAMED: Final = re.compile(b"\0(?:%b)" % b"|".join(end[::-1] for end in tokens.ENDS))
+_JOINS: Final = b"[-_. ]*"
+_NAMED: Final = re.compile(
+    b"\0%b(?:%b)" % (_JOINS, b"|".join(_JOINS.join(bytes([code]) for code in end[::-1]) for end in tokens.ENDS))
+)
 """A beginning and the end of a name before it, read from the end on: so nothing is looked at but beginnings."""
 
 
@@ -76,7 +78,7 @@ def _step(key: Any) -> str:
 def _may_be_named(data: bytes, name: str) -> bool:
     """Whether a field with the name of a secret may be in there."""
     named = name.encode("utf-8", "surrogatepass") + data if name else data
-    return _NAMED.search(named.translate(_NAME_TABLE, _JOINS)[::-1]) is not None
+    return _NAMED.search(named.translate(_NAME_TABLE)[::-1]) is not None
 
 
 def _walk(mask: str) -> Texts:
