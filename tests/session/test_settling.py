@@ -241,3 +241,24 @@ def test_what_is_not_settled_by_then_waits(store) -> None:
     assert (outcome.status, len(outcome.questions), bank.paid) == ("waiting", 1, [2])
     store.settle("s", outcome.questions[0].seq, "done", result=7)
     assert store.run(agent, "s").result == [7, 2, "worked"]
+
+
+def test_who_decides_is_told_the_key_that_the_service_was_given(store) -> None:
+    given: list[str | None] = []
+
+    @perdure.action(effect="once")
+    def pay(amount: int, idempotency_key: perdure.IdempotencyKey | None = None) -> None:  # noqa: ARG001 - a service
+        given.append(idempotency_key)
+        raise Killed
+
+    def agent(s: perdure.Session) -> None:
+        s.call(pay, 3)
+
+    with contextlib.suppress(Killed):
+        store.run(agent, "s")
+    (doubt,) = store.run(agent, "s").questions
+    assert [doubt.idempotency_key] == given
+    assert store.action("s", doubt.seq).idempotency_key == doubt.idempotency_key
+    store.settle("s", doubt.seq, "abandoned")
+    (asked,) = store.run(lambda s: s.ask("Now?"), "other").questions
+    assert asked.idempotency_key == ""

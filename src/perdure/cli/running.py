@@ -299,6 +299,8 @@ def tell_question(question: Question, session: str, where: Place) -> None:
     verb = "settle" if question.kind == "doubt" else "answer"
     elsewhere = f" of {question.session}" if question.session not in ("", session) else ""
     output.say(f"\n#{question.seq}{elsewhere} {one_line(question.prompt, chars_max=1000)}")
+    if question.idempotency_key:
+        output.say(f"  its idempotency key, if the service was given it: {question.idempotency_key}")
     for words, meaning in decisions(question):
         output.say(
             f"  {visible(where.command(verb, question.session or session, *words))}"

@@ -165,6 +165,7 @@ def action_content(found: ActionContent) -> dict[str, Any]:
         "not_kept": found.not_kept,
         "outcome": found.outcome,
         "result": json_of(found.result),
+        "idempotency_key": found.idempotency_key,
     }
 
 
@@ -178,6 +179,7 @@ def question(found: Question, session: str, place: Place) -> dict[str, Any]:
         "prompt": found.prompt,
         "choices": None if found.choices is None else json_of(list(found.choices)),
         "schema": found.schema,
+        "idempotency_key": found.idempotency_key or None,
         "commands": [place.command(verb, found.session or session, *words) for words, _ in decisions(found)],
     }
 

@@ -25,6 +25,7 @@ class ActionContent:
     """`arguments` by name, fresh copies; `not_kept` are those of which only the digest or the type was recorded.
 
     `outcome` is result, error, unstorable, not done, abandoned or "" (none known); `result` is the value of a result.
+    `idempotency_key` is what each attempt of it was given, if its function asks for one.
     """
 
     seq: int
@@ -34,6 +35,7 @@ class ActionContent:
     not_kept: dict[str, str]
     outcome: str
     result: Any
+    idempotency_key: str
 
 
 def content(store: Store, session: str, seq: int) -> ActionContent:
@@ -54,6 +56,7 @@ def content(store: Store, session: str, seq: int) -> ActionContent:
         not_kept=not_kept,
         outcome=known.how if known else "",
         result=_result(known),
+        idempotency_key=action.idempotency_key,
     )
 
 

@@ -79,7 +79,9 @@ class Deciding:
             elif seq in actions and (of_key := self._questions_of_key(actions, seq)):
                 found += of_key
             elif seq in actions:
-                found.append(Question(seq, "doubt", _doubt(actions, seq), list(SETTLED), session=session))
+                key = actions[seq].idempotency_key
+                doubt = _doubt(actions, seq)
+                found.append(Question(seq, "doubt", doubt, list(SETTLED), session=session, idempotency_key=key))
         return tuple(found)
 
     def _questions_of_key(self, actions: Actions, seq: int) -> tuple[Question, ...]:

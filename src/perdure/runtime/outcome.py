@@ -15,7 +15,8 @@ class Question:
 
     `kind` is `doubt` (an action that may or may not have happened: settle it) or `question` (answer it); `seq` is its
     record; `choices` are the answers that it takes, None for any; `schema` is the JSON Schema that they must fit;
-    `session` is the one to tell: that which was run, or one that it started.
+    `session` is the one to tell: that which was run, or one that it started. `idempotency_key` is that of the action in
+    doubt, by which a service that was given it can be asked; "" for a question.
     """
 
     seq: int
@@ -24,6 +25,7 @@ class Question:
     choices: list[Any] | None = None
     schema: dict[str, Any] | None = None
     session: str = ""
+    idempotency_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
