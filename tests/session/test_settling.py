@@ -247,7 +247,7 @@ def test_who_decides_is_told_the_key_that_the_service_was_given(store) -> None:
     given: list[str | None] = []
 
     @perdure.action(effect="once")
-    def pay(amount: int, idempotency_key: perdure.IdempotencyKey | None = None) -> None:  # noqa: ARG001 - a service
+    def pay(amount: int, idempotency_key: perdure.IdempotencyKey | None = None) -> None:
         given.append(idempotency_key)
         raise Killed
 

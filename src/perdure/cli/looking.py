@@ -175,9 +175,8 @@ def _show_action(where: Place, session: str, seq: int, *, as_json: bool) -> None
     if as_json:
         output.document(shape.action_content(found))
         return
-    output.say(
-        f"{found.call}\n{found.effect}, {found.outcome or 'no outcome is known'}\nidempotency key {found.idempotency_key}"
-    )
+    output.say(f"{found.call}\n{found.effect}, {found.outcome or 'no outcome is known'}")
+    output.say(f"idempotency key {found.idempotency_key}")
     for name, value in found.arguments.items():
         output.say(f"\n{name} =\n{written(value, name)}")
     for reason in found.not_kept.values():
