@@ -98,7 +98,7 @@ class Health:
     free: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Head:
     """Where a log ends: `seq` 0 and 32 zero bytes of `chain` for an empty one. `epoch` is that of the newest lease.
 
@@ -119,7 +119,7 @@ class Head:
         return self.bases[-1] if self.bases else None
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Lease:
     """Who may write. `counter` moves with each renewal; `owner` is "" when nobody holds the session."""
 
@@ -129,7 +129,7 @@ class Lease:
     counter: int
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Held:
     """A session as its new owner has it. `sent` is the number of the newest item that was ever sent to it."""
 

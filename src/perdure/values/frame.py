@@ -106,9 +106,12 @@ class Dictionary:
         self.pool, self.large = _Pool(self.content), _Pool(self.content, level=LARGE_LEVEL)
 
     @classmethod
-    def from_chunk(cls, chunk: bytes) -> Dictionary:
-        """The dictionary that a chunk, a frame that needs none itself, serves as. Raises DamageError."""
-        return cls(address(chunk), unseal(chunk)[1])
+    def from_chunk(cls, chunk: bytes, *, digest: bytes | None = None) -> Dictionary:
+        """The dictionary that a chunk, a frame that needs none itself, serves as. Raises DamageError.
+
+        `digest` is its address, if the caller has checked that it is.
+        """
+        return cls(digest or address(chunk), unseal(chunk)[1])
 
     def prepare(self) -> Dictionary:
         """Itself, ready to compress at once: what the first use would take a millisecond for."""

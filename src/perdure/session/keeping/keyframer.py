@@ -8,7 +8,6 @@ cuts off is made again when the session is next open.
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
@@ -47,7 +46,6 @@ class Keyframer:
         self._job: threading.Event | None = None
         self._tried = 0
         self._hurry = threading.Event()
-        background.stand_by()
 
     def entered(self, snapshot: Snapshot, seq: int) -> None:
         """The code starts from this snapshot: what has gathered since its keyframe counts."""
@@ -57,7 +55,7 @@ class Keyframer:
         self._deltas = [(seq, data) for data in snapshot.encoded]
         has_later = self._writer.summary.keyframe[0] > seq
         self._known = dict(self._reader.store.keyframes(self._reader.session)) if has_later else {}
-        self._writer.dictionary = functools.cache(functools.partial(self._dictionary_of, self._manifest))
+        self._writer.dictionary = lambda: self._load_dictionary(snapshot.manifest)
         self._begin_if_due()
 
     def add(self, seq: int, delta: bytes) -> None:
@@ -167,6 +165,11 @@ class Keyframer:
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
             self._hurry.wait(PAUSE_S)
+
+    def _load_dictionary(self, manifest: Any) -> values.Dictionary | None:
+        dictionary = self._dictionary_of(manifest)
+        self._writer.dictionary = lambda: dictionary
+        return dictionary
 
     def _dictionary_of(self, manifest: Any) -> values.Dictionary | None:
         digest = keyframe.dictionary_of(manifest)

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from perdure import clock, faults, limits, values
+from perdure import clock, faults, limits, quick, values
 from perdure.errors import (
     ConflictError,
     DamageError,
@@ -56,7 +56,7 @@ class Over(Exception):  # noqa: N818 - not an error: whoever was to run it has i
     """The session whose code was to run is completed or cancelled; nothing was written."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Opening:
     """What a session is opened with. `code` is the fingerprint of the code, `entry` the function as people name it.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from perdure import quick
 from perdure.errors import RestoreError
 from perdure.log.branch import REPLACING, SNAPSHOTS, branch, is_open, is_reentry, open_at
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perdure.session.keeping.snapshot import Reader, Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Since:
     """A re-entry point, and what the present branch recorded since, and before it about what was open there."""
 
@@ -34,7 +34,7 @@ class Since:
         return replaced[-1] if replaced else self.reentry.seq if self.reentry.kind == "saved" else 0
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Start:
     """Where the code starts from its top.
 

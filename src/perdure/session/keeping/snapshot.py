@@ -81,7 +81,7 @@ class Reader:
         """The compression dictionary that this chunk serves as."""
         found = self._dictionaries.get(digest)
         if found is None:
-            found = self._dictionaries[digest] = values.Dictionary.from_chunk(self.sound_chunk(digest))
+            found = self._dictionaries[digest] = values.Dictionary.from_chunk(self.sound_chunk(digest), digest=digest)
             for old in list(self._dictionaries)[:-DICTIONARIES_KEPT]:
                 self._dictionaries.pop(old, None)  # another thread may have dropped it
         return found

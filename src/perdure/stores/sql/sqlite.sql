@@ -1,7 +1,7 @@
 -- Statements of the SQLite store, each under its name.
 
 -- name: session
-SELECT number, family, epoch, owner, counter, seq, tick, sent, base, base_seq, (SELECT tick FROM store)
+SELECT number, family, epoch, counter, seq, tick, sent, owner, base, base_seq, (SELECT tick FROM store)
 FROM sessions WHERE id = ?;
 
 -- name: held_at

@@ -160,8 +160,7 @@ def _connection(path: Path, mode: str, *, busy_s: float, settings: tuple[str, ..
     # Damage can make a text of a blob, and then sqlite3 could not hand out the row at all: this way its types tell.
     db.text_factory = _text
     try:
-        for setting in settings:
-            db.execute(f"PRAGMA {setting}").fetchall()
+        db.executescript("".join(f"PRAGMA {setting};" for setting in settings))
     except BaseException:
         db.close()
         raise

@@ -64,15 +64,22 @@ class Link:
 
         Errors of SQLite leave as errors of ours. After one that is not just a busy file the connection is given up.
         """
-        with self.connection() as db:
+        self.check_process()
+        with self.lock:
             try:
-                self.begin(db, kind)
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+                db = self._ready()
+                try:
+                    self.begin(db, kind)
+                    yield db
+                    db.execute("COMMIT")
+                except BaseException:
+                    if db.in_transaction:
+                        db.execute("ROLLBACK")
+                    raise
+            except _OF_SQLITE as error:
+                raise self._failure(error) from error
+            finally:
+                self._leave()
 
     def begin(self, db: sqlite3.Connection, kind: str = "IMMEDIATE") -> None:
         """Begins a transaction, when the other processes let it: waits up to `busy_s` for that.
@@ -127,8 +134,7 @@ class Link:
             except _OF_SQLITE as error:
                 raise self._failure(error) from error
             finally:
-                if self._queue is not None and self._queue.is_entered:
-                    self._queue.leave()
+                self._leave()
 
     def use(self, work: Callable[[sqlite3.Connection, T], None], given: T) -> None:
         """The same for a function: this way costs a save less. The caller has checked the process."""
@@ -141,6 +147,10 @@ class Link:
             finally:
                 if queue is not None and queue.is_entered:
                     queue.leave()
+
+    def _leave(self) -> None:
+        if self._queue is not None and self._queue.is_entered:
+            self._queue.leave()
 
     def _failure(self, error: sqlite3.Error | OverflowError | UnicodeDecodeError) -> PerdureError:
         if not is_harmless(error):

@@ -34,7 +34,7 @@ class Queue:
     """The line of one file, kept in an empty file beside it that is made when two processes meet."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path.with_name(path.name + "-turn")
+        self._path = path
         self.file: int | None = None
         """Its descriptor; None as long as no other process was met."""
         self.is_entered = False
@@ -62,7 +62,7 @@ class Queue:
             return
         try:
             if for_good and self._taken(file):
-                self._path.unlink(missing_ok=True)
+                _place(self._path).unlink(missing_ok=True)
         finally:
             os.close(file)
 
@@ -72,7 +72,7 @@ class Queue:
             self.close()
         if self.file is None:
             with suppress(OSError):
-                self.file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+                self.file = os.open(_place(self._path), os.O_RDWR | os.O_CREAT, 0o666)
         return self.file is not None
 
     @staticmethod
@@ -82,6 +82,10 @@ class Queue:
         except OSError:
             return False
         return True
+
+
+def _place(path: Path) -> Path:
+    return path.with_name(path.name + "-turn")
 
 
 def pause_s(mean_s: float) -> float:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from perdure import limits
+from perdure import limits, quick
 from perdure.errors import DamageError
 from perdure.log import KIND_NAMES, KINDS, Base, Record
 from perdure.stores import refusals, sql
@@ -44,7 +43,7 @@ class Row(NamedTuple):
     """Whether it is kept elsewhere: it says where it begins, and has no base."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Segment:
     """A run of a log: the records after `after` up to `last`, which are those of this session."""
 
@@ -64,12 +63,12 @@ def find(db: sqlite3.Connection, session: str) -> Row | None:
     found = _of(db, session, "session")
     if found is None:
         return None
-    number, family, epoch, owner, counter, seq, tick, sent, base, seam, newest_tick = found
-    is_copy = base is None and seam is not None
-    begins = () if seam is None and base is None else (seam,) if is_copy else (base, seam)
-    if not (_are_numbers(number, family, epoch, counter, seq, tick, sent) and seq <= _SEQ_MAX) or (
-        begins and not (_are_numbers(*begins) and seam <= seq)
-    ):
+    number, family, epoch, counter, seq, tick, sent, owner, base, seam, newest_tick = found
+    is_whole, is_copy = _are_numbers(*found[:7]) and seq <= _SEQ_MAX, False
+    if base is not None or seam is not None:
+        is_copy = base is None
+        is_whole = is_whole and _are_numbers(seam if is_copy else base, seam) and seam <= seq
+    if not is_whole:
         raise DamageError(f"{session}: its row is not what was written")
     lease = Lease(session, epoch, text(owner), counter)
     return Row(number, family, lease, seq, tick, newest_tick, sent, base, 0 if is_copy else seam or 0, is_copy)
