@@ -72,3 +72,18 @@ def test_it_is_looked_at(store) -> None:
 
     assert asyncio.run(store.arun(agent, "a")).result == "done"
     assert seen == [{"n": 1}]
+
+
+@pytest.mark.parametrize("what", ["call", "save"])
+def test_a_stop_takes_effect_at_the_next_thing_that_it_does(what: str, store) -> None:
+    reasons = ["SIGTERM"]
+
+    async def agent(s):
+        s.state["n"] = await s.call(str, 1)
+        if reasons:
+            s.stop(reasons.pop())
+        return await (s.call(str, 2) if what == "call" else s.save())
+
+    outcome = asyncio.run(store.arun(agent, "a"))
+    assert (outcome.status, outcome.reason) == ("paused", "SIGTERM")
+    assert asyncio.run(store.arun(agent, "a")).status == "completed"

@@ -137,11 +137,19 @@ def test_what_was_received_before_an_error_is_not_lost(store) -> None:
     assert store.run(agent, "a").result == "kept"
 
 
-def test_code_that_receives_no_more_is_told(store) -> None:
+def saves(s: perdure.Session) -> None:
+    s.state["n"] = 1
+    s.save()
+
+
+@pytest.mark.parametrize(("code", "place"), [(lambda s: s.save(), "the return"), (saves, "a save")])
+def test_code_that_receives_no_more_is_told(code, place: str, store) -> None:
     store.run(lambda s: (s.receive(), s.receive()), "a")
     store.send("a", 1)
     store.run(lambda s: (s.receive(), s.receive()), "a")
-    assert isinstance(store.run(lambda s: s.save(), "a").error, DivergedError)
+    error = store.run(code, "a").error
+    assert isinstance(error, DivergedError)
+    assert f"the code came to {place}, but the message of record" in str(error)
 
 
 def test_a_handle_goes_on_without_a_message(store) -> None:

@@ -23,6 +23,8 @@ def filled(monkeypatch):
 
 def test_keyframes_are_made_and_the_state_is_the_same_with_and_without_them(filled, monkeypatch):
     assert len(filled.backend.keyframes("a")) >= 3
+    of = [entry["of"] for entry in filled.log("a") if entry.kind == "keyframe"]
+    assert len(of) == len({*of}), "a keyframe rides once"
     points = [point.seq for point in filled.snapshots("a")]
     with_them = [filled.state_at("a", seq) for seq in points]
     monkeypatch.setattr(filled.backend, "keyframes", lambda _: [])
