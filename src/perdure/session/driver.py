@@ -114,11 +114,8 @@ class Driver(Face):
         except StopIteration as done:
             return done.value
         finally:
-            self._tell_waiting()
-
-    def _tell_waiting(self) -> None:
-        if self._waiting:
-            self._moved.notify_all()
+            if self._waiting:
+                self._moved.notify_all()
 
     def _perform(self, request: Request) -> Any:  # noqa: PLR0911 - one answer for each request
         match request:
@@ -147,7 +144,8 @@ class Driver(Face):
 
     def _outside(self, work: Callable[[T], Any], request: T) -> Any:
         """Does it without the lock, so that others go on meanwhile; afterwards the core decides by what is written."""
-        self._tell_waiting()
+        if self._waiting:
+            self._moved.notify_all()
         self._lock.release()
         try:
             return work(request)

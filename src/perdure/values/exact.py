@@ -59,7 +59,7 @@ def same(a: Any, b: Any) -> bool:
     """
     kind = type(a)
     if kind in _EQUAL_IS_SAME:
-        return kind is type(b) and bool(a == b)
+        return kind is type(b) and a == b
     if kind not in CONTAINERS:
         return a is b or (kind is type(b) and _same_leaf(a, b, kind))
     pending = [(a, b)]

@@ -91,8 +91,10 @@ class Guard:
         if not self.looks:
             return body
         left = _LEFT.get(kind)
-        if left is not None and _more_than_numbers(body) == [body.get(left)]:
-            return body
+        if left is not None:
+            more_than_numbers = [value for value in filter(None, body.values()) if type(value) is not int]
+            if more_than_numbers == [body.get(left)]:
+                return body
         data = packed(body if left is None else body | {left: b""})
         if not detect.may_have(data):
             return body
@@ -142,11 +144,6 @@ def told(data: bytes, paths: list[str]) -> Passed:
         len(paths),
     )
     return Passed(data, tuple(paths))
-
-
-def _more_than_numbers(body: dict[str, Any]) -> list[Any]:
-    """What of it a secret can be in."""
-    return [value for value in filter(None, body.values()) if type(value) is not int]
 
 
 def _is_encoded(value: bytes) -> bool:

@@ -86,8 +86,8 @@ class Ground:
 
     @property
     def stack(self) -> tuple[int, ...]:
-        """The actions that the running code is inside of."""
-        return inside.stack_of(self)
+        """The actions that the running code is inside of, the outermost first; () for the agent's own code."""
+        return inside.stacks().get(self, ())
 
     def leave(self, why: BaseException) -> BaseException:
         """For good: what a `finally` or an `except` calls on the way out meets the same again.
@@ -112,7 +112,7 @@ class Ground:
         """Raises `RefusedError` when the code is inside an action."""
         if self.leaving is not None:
             self.go_on()
-        if stack := inside.stack_of(self):
+        if stack := inside.stacks().get(self):
             # The start of a `repeatable` one may not be recorded yet.
             action = self.ledger.actions.get(stack[-1])
             where = f"the action {action.name}" if action else "an action"
@@ -121,7 +121,7 @@ class Ground:
     @property
     def parent(self) -> int | None:
         """The action that the code is inside of."""
-        stack = inside.stack_of(self)
+        stack = inside.stacks().get(self)
         return stack[-1] if stack else None
 
     def path(self) -> tuple[str, ...]:

@@ -13,9 +13,8 @@ _NONE: Final[Mapping[Any, tuple[int, ...]]] = {}
 _inside: ContextVar[Mapping[Any, tuple[int, ...]]] = ContextVar("perdure_inside", default=_NONE)
 
 
-def stack_of(owner: Any) -> tuple[int, ...]:
-    """The actions that the running code is inside of, the outermost first; () for the agent's own code."""
-    return _inside.get().get(owner, ())
+stacks: Final = _inside.get
+"""The actions that the running code is inside of, the outermost first, by session; none for an agent's own code."""
 
 
 class Running:

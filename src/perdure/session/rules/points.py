@@ -126,11 +126,13 @@ class Core(Journal):
     def save(self, name: str | None = None, *, reason: str | None = None) -> Steps:
         """A restore point, and on a handle a re-entry point. Its number; None when there was nothing to save."""
         self.refuse_inside("save")
-        _check_name(name)
+        if name is not None:
+            _check_name(name)
         changes = self._changes()
         if not (self.happened or name or changes):
             return None
-        self._refuse_loose("a save")
+        if self.flights.has_loose:
+            self._refuse_loose("a save")
         recorded = self.ledger.points
         met = next((point for point in recorded if point["name"] == name), None) if recorded else None
         before = met.seq if met else None
@@ -148,8 +150,8 @@ class Core(Journal):
         return seq
 
     def _refuse_loose(self, what: str) -> None:
-        """Raises `RefusedError` when calls are in flight that no block waits for."""
-        if self.flights.has_loose and (loose := self.flights.loose(self.stack)):
+        """Raises `RefusedError` when calls are in flight that no block waits for, other than those around this one."""
+        if loose := self.flights.loose(self.stack):
             raise RefusedError(
                 f"{what} while {len(loose)} other calls are in flight: what of them belongs to it would be chance. "
                 "Await them first, or make them in a block: with s.parallel() as p"
@@ -273,7 +275,8 @@ class Core(Journal):
     def end(self, *drafts: Draft, progress: bool = False) -> Steps:
         """The end of a step, a script or a clean close: state and status in one commit."""
         self.go_on()
-        self._refuse_loose("the return")
+        if self.flights.has_loose:
+            self._refuse_loose("the return")
         self.check_leftovers("the return", parent=self.parent)
         if self.form == "script" or self.completing:
             yield from self.inbox.attend()  # an end that was heard of comes before a completion
@@ -326,7 +329,8 @@ class Core(Journal):
         """
         if not from_inside:
             self.refuse_inside("rollback")
-        _check_name(branch_name)
+        if branch_name is not None:
+            _check_name(branch_name)
         if self.form == "handle" and self.flights.open:
             raise RefusedError("rollback inside a parallel block of a handle: leave the block first")
         points.find((yield from self.whole()), to)
@@ -493,8 +497,8 @@ def _tell_of(aliases: list[tuple[list[Any], list[Any]]]) -> None:
         _log.warning("%s and %s are one object; a state is a tree, and they come back as two", shown(one), shown(other))
 
 
-def _check_name(name: str | None) -> None:
-    if name is not None and not 1 <= len(name) <= limits.NAME_CHARS_MAX:
+def _check_name(name: str) -> None:
+    if not 1 <= len(name) <= limits.NAME_CHARS_MAX:
         raise RefusedError(
             f"the name of a checkpoint has 1 to {limits.NAME_CHARS_MAX} characters, this one {len(name)}"
         )
