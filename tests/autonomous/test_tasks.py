@@ -72,7 +72,7 @@ def test_as_a_user_runs_it(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(EXAMPLES.parent / "src")},
+        env={**os.environ, "PYTHONPATH": str(Path(perdure.__file__).parents[1])},
     )
     assert (ran.returncode, ran.stdout) == (0, "report.md is written, each figure from a document\n"), ran.stderr
     assert example("report").judge(tmp_path / "quay", "") == ""

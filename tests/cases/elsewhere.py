@@ -5,11 +5,15 @@ Bytes go in and come out as they are stored; the process that calls decodes noth
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from perdure.testing.processes import begun
 
 FRAME = """
 import sys
@@ -21,28 +25,45 @@ def put(value):
     sys.stdout.buffer.write(encode(value, codec=codec))
 """
 
+_BEGINNING_OR_ENDING = threading.Lock()
+"""Whoever begins a process looks whether others have ended: not while somebody else takes in how one did."""
+
 
 def loaded_elsewhere(folder: Path, code: str, *, codec: str, data: bytes = b"") -> bytes:
     """What the code puts. Anything on its standard error fails the test."""
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", FRAME + code, codec],
-        input=data,
-        capture_output=True,
-        check=False,
-        env={"PYTHONPATH": f"{ROOT / 'src'}:{folder}"},
-    )
-    assert done.stderr.decode() == ""
-    return done.stdout
+    status, put, said = _ran(FRAME + code, codec, paths=(folder,), given=data)
+    assert (status, said.decode()) == (0, "")
+    return put
 
 
 def told_elsewhere(code: str, *, paths: tuple[Path, ...]) -> str:
     """What code prints in a fresh process that imports from these folders, the first before the others."""
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", code],
-        capture_output=True,
-        check=False,
-        text=True,
-        env={"PYTHONPATH": ":".join(map(str, (ROOT / "src", *paths)))},
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.strip()
+    status, printed, said = _ran(code, paths=paths)
+    assert (status, said.decode()) == (0, "")
+    return printed.decode().strip()
+
+
+def _ran(code: str, *words: str, paths: Sequence[Path], given: bytes = b"") -> tuple[int, bytes, bytes]:
+    """How the process ended, its output and what it said besides."""
+    with tempfile.TemporaryDirectory() as made:
+        files = [Path(made) / name for name in ("in", "out", "err")]
+        for file in files:
+            file.write_bytes(given if file.name == "in" else b"")
+        with _BEGINNING_OR_ENDING:
+            process = begun(_run, code, words, [*map(str, paths)], [*map(str, files)], os.getcwd())
+        wait([process.sentinel])
+        with _BEGINNING_OR_ENDING:
+            process.join()
+        return process.exitcode, files[1].read_bytes(), files[2].read_bytes()
+
+
+def _run(code: str, words: Sequence[str], paths: list[str], files: list[str], folder: str) -> None:
+    """In that process: as an interpreter that is given code by `-c`."""
+    for number, file in enumerate(files):
+        os.dup2(os.open(file, os.O_RDWR), number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it ends with the process
+    os.chdir(folder)
+    sys.dont_write_bytecode = True
+    sys.argv = ["-c", *words]
+    sys.path[:0] = paths
+    exec(compile(code, "<elsewhere>", "exec"), vars(sys.modules["__main__"]))  # noqa: S102 - what it is for

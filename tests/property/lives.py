@@ -19,6 +19,7 @@ from perdure.runtime.store import AgentStore
 from perdure.session.parallel import THREAD
 from perdure.stores import open_store
 from perdure.stores.contract import Store
+from tests.instants import FULL
 from tests.property import loops
 from tests.property.programs import Op, Program, perform
 from tests.property.worlds import Broken, Crash, Endless, LostReply, World, canonical, living
@@ -40,6 +41,7 @@ class End:
     misuse: tuple[str, ...]
     asked: tuple[str, ...]
     instants: int
+    alike: frozenset[int] = frozenset()
 
 
 def until_all_have_died() -> None:
@@ -169,6 +171,7 @@ def _end(life: _Life, asked: list[str]) -> End:
         misuse=tuple(life.world.misuse),
         asked=tuple(asked),
         instants=life.world.instants,
+        alike=frozenset(life.world.alike),
     )
 
 
@@ -189,9 +192,11 @@ def harms(want: End, got: End) -> str | None:
     return f"too often: {over}" if over else None
 
 
-def crashes(instants: int, *, pairs: int, seed: int = 0) -> Iterator[tuple[int, ...]]:
-    """Every instant, then pairs of them at random (the second counts on through the next runs)."""
-    yield from ((k,) for k in range(1, instants + 1))
+def crashes(
+    instants: int, *, pairs: int, seed: int = 0, but: frozenset[int] = frozenset()
+) -> Iterator[tuple[int, ...]]:
+    """Every instant but these, then pairs of any at random (the second counts on through the next runs)."""
+    yield from ((k,) for k in range(1, instants + 1) if k not in but)
     rng = random.Random(seed)
     for _ in range(pairs if instants else 0):
         first = rng.randint(1, instants)
@@ -208,8 +213,12 @@ def everywhere(
     in_loop: bool = False,
     renewing: bool = False,
     saves: SavePolicy | None = None,
+    every: bool = FULL,
 ) -> str | None:
-    """Crashes a program at every instant; the first difference from its unharmed end, or from `want`."""
+    """Crashes a program at every instant; the first difference from its unharmed end, or from `want`.
+
+    Unless at `every` one, at one for each thing that a crash can leave.
+    """
     unharmed = live(program, backend=place() if place else None, in_loop=in_loop, saves=saves)
     want = want or unharmed
     if want.status not in ("completed", "idle"):
@@ -217,7 +226,7 @@ def everywhere(
     found = judge(want, unharmed)
     if found:
         return f"unharmed: {found}"
-    for at in crashes(unharmed.instants, pairs=pairs):
+    for at in crashes(unharmed.instants, pairs=pairs, but=frozenset() if every else unharmed.alike):
         backend = place() if place else None
         found = judge(want, live(program, at, backend=backend, in_loop=in_loop, renewing=renewing, saves=saves))
         if found:

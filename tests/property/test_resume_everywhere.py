@@ -56,7 +56,7 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[], Store]
 
 @pytest.mark.parametrize("name", PLAYS)
 def test_a_play_ends_as_if_unharmed(name: str) -> None:
-    assert everywhere(PLAYS[name], pairs=6) is None
+    assert everywhere(PLAYS[name], pairs=6, every=True) is None
 
 
 @pytest.mark.parametrize("name", ON_DISK)

@@ -23,6 +23,7 @@ from perdure.log.action import Actions
 from perdure.runtime import entry
 from perdure.runtime.store import AgentStore
 from perdure.session.rules import core
+from tests.instants import ALIKE
 
 LISTENED = ("append.before", "append.after", "effect.before", "effect.after", "stream.chunk")
 INSTANTS_MAX = 3000
@@ -61,6 +62,8 @@ class World:
     failing: set[str] = field(default_factory=set)
     repaired: set[str] = field(default_factory=set)
     drawn: int = 0
+    alike: set[int] = field(default_factory=set)
+    """The instants that leave what another one leaves, too (`tests/instants.py`)."""
     effects: list[tuple[str, str, Any]] = field(default_factory=list)
     done: dict[str, tuple[str, Any]] = field(default_factory=dict)
     """By idempotency key: the call of every effect that happened."""
@@ -68,10 +71,12 @@ class World:
     tries: Counter[Any] = field(default_factory=Counter)
     lock: Any = field(default_factory=threading.Lock)
 
-    def instant(self) -> None:
+    def instant(self, *, alike: bool = False) -> None:
         """One more instant passes; the process may end here. Once it has, whatever a `finally` still does ends too."""
         with self.lock:
             self.instants += 1
+            if alike:
+                self.alike.add(self.instants)
             self.dead = self.dead or self.instants in self.crash_at
         if self.dead:
             raise Crash
@@ -81,7 +86,7 @@ class World:
     def reached(self, point: str) -> None:
         """Listens at the named points of the product."""
         if point in LISTENED:
-            self.instant()
+            self.instant(alike=point in ALIKE)
 
     def happen(self, effect: str, name: str, arg: Any, key: str | None) -> Any:
         """An effect. A service that knows idempotency keys does it once per key."""

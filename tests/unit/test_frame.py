@@ -15,12 +15,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+import perdure
 from perdure import limits
 from perdure.errors import DamageError, FormatNewerError, LimitError
 from perdure.values import Dictionary, address, seal, unseal
 from perdure.values.frame import CODEC_IDS
 
-ROOT = Path(__file__).resolve().parents[2]
 LONG = b'{"role":"assistant","content":"the weather in Paris"}' * 20
 HEADER = struct.Struct(">2sBBBBHII")
 
@@ -204,7 +204,7 @@ def test_a_small_frame_of_hundreds_of_megabytes_takes_no_memory(kind: str) -> No
         capture_output=True,
         text=True,
         check=False,
-        env={"PYTHONPATH": str(ROOT / "src")},
+        env={"PYTHONPATH": str(Path(perdure.__file__).parents[1])},
     )
     assert done.stderr == ""
     assert int(done.stdout) < 8 * 1024  # kilobytes
