@@ -50,7 +50,7 @@ def _ran(code: str, *words: str, paths: Sequence[Path], given: bytes = b"") -> t
         for file in files:
             file.write_bytes(given if file.name == "in" else b"")
         with _BEGINNING_OR_ENDING:
-            process = begun(_run, code, words, [*map(str, paths)], [*map(str, files)], os.getcwd())
+            process = begun(_run, code, words, [*map(str, paths)], [*map(str, files)], str(Path.cwd()))
         wait([process.sentinel])
         with _BEGINNING_OR_ENDING:
             process.join()
