@@ -108,7 +108,7 @@ def _set(node: Node, now: dict[Any, Any], path: list[Any]) -> list[Op] | None:
     ops: list[Op] = []
     for key in compress(now, map(is_not, old.values(), now.values())):
         was, value = old[key], now[key]
-        if type(was) not in LEAVES or type(value) not in LEAVES:
+        if not LEAVES.issuperset((type(was), type(value))):
             return None
         if not values.same(was, value):
             ops.append(["set", [*path, key], value])

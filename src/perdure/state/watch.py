@@ -25,6 +25,9 @@ from perdure.state.versions import Versions
 LONG: Final = 32
 """A list of so many items is looked at by itself: what is beside it is not copied when it changes, nor it with that."""
 
+NEWEST: Final = 2
+"""So many of the newest blocks of an append-only part are looked at for each save: one, once it is nearly full."""
+
 CALM_LEAVES: Final = 16
 """Of an append-only part, so many of the newest leaves are encoded for each save, and as many older ones in turn."""
 
@@ -241,16 +244,17 @@ class Watch:
 
     def changed(self, *, full: bool) -> list[Node]:
         """The nodes whose container does not hold what it held, of all blocks or of those whose turn it is."""
+        blocks = self.blocks if full or not self.calm or len(self.blocks) < NEWEST else self._due()
         found: list[Node] = []
-        for block in (*self.long, *(self.blocks if full or not self.calm else self._due())):
+        for long in self.long:
+            found += long.changed()
+        for block in blocks:
             found += block.changed()
         return found
 
     def _due(self) -> list[Block | Versions]:
         blocks = self.blocks
-        if len(blocks) < 2:
-            return blocks
-        newest = blocks[-1:] if len(blocks[-1].nodes) >= self.size // 4 else blocks[-2:]
+        newest = blocks[-1:] if len(blocks[-1].nodes) >= self.size // 4 else blocks[-NEWEST:]
         older = len(blocks) - len(newest)
         if not older:
             return newest
@@ -302,8 +306,6 @@ class Leaves:
     def changed(self, *, full: bool) -> dict[Node, bytes | None]:
         """The leaves that are encoded to other bytes than before, with their mark; None when they cannot be stored."""
         nodes = self.nodes if full or not self.calm else self._due()
-        if not nodes:
-            return {}
         marks = ((node, _mark_now(node.live)) for node in nodes)
         return {node: now for node, now in marks if now != node.old}
 
@@ -336,7 +338,7 @@ class Places:
     def changed(self, *, full: bool) -> tuple[list[Node], dict[Node, bytes | None]]:
         """The containers and the leaves that are not what they were."""
         containers = self.lists.changed(full=full) + self.dicts.changed(full=full)
-        return containers, self.leaves.changed(full=full)
+        return containers, self.leaves.changed(full=full) if self.leaves.nodes else {}
 
 
 def _mark_now(leaf: Any) -> bytes | None:
