@@ -21,7 +21,17 @@ def state():
             "tags": ["x"],
             "title": "a",
         },
+        "step": 1,
     }
+
+
+def set_parts(s):
+    s["step"] += 1
+    s["messages"].append({"id": 40, "text": "new"})
+
+
+def set_a_part_to_its_equal(s):
+    s["step"] = s["step"] == 1
 
 
 def set_leaves(s):
@@ -106,11 +116,21 @@ def replace_a_part(s):
     s["doc"] = copy.deepcopy(s["doc"])
 
 
+def set_a_part_to_a_container(s):
+    s["step"] = [1]
+
+
+def set_a_container_of_a_part_to_a_leaf(s):
+    s["doc"] = 1
+
+
 def a_new_part(s):
     s["more"] = 1
 
 
 LIGHT = [
+    set_parts,
+    set_a_part_to_its_equal,
     set_leaves,
     append_messages,
     equal_objects,
@@ -119,6 +139,8 @@ LIGHT = [
     set_beside_a_container,
 ]
 OTHER = [
+    set_a_part_to_a_container,
+    set_a_container_of_a_part_to_a_leaf,
     rename_a_key,
     append_an_item_that_holds_one_twice,
     append_an_item_with_a_known_part,

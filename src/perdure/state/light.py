@@ -1,7 +1,7 @@
 """The changes that most saves consist of, found without a survey.
 
-Leaves set in small dicts, items appended to lists, lists of leaves emptied: such changes move and share nothing, and
-what they remove are leaves, so the containers around them need no look.
+Leaves set as parts or in small dicts, items appended to lists, lists of leaves emptied: such changes move and share
+nothing, and what they remove are leaves, so the containers around them need no look.
 Whatever is not plainly of this kind is left to the survey, which finds the same for these: so are leaves of a type that
 was not met before.
 """
@@ -28,13 +28,21 @@ _ROOT: Final[list[Any]] = []
 
 
 def light(
-    nodes: Mapping[int, Node], parts: Mapping[str, Any], changed: Collection[Node], *, append_only: Mapping[int, str]
+    nodes: Mapping[int, Node],
+    then: Mapping[str, Any],
+    parts: Mapping[str, Any],
+    changed: Collection[Node],
+    *,
+    append_only: Mapping[int, str],
 ) -> tuple[Survey, list[Op]] | None:
     """The finished survey and the operations, if all changes are of this kind.
 
-    `changed` are the containers that may hold other objects than at the last save; `parts` are, the very same objects,
-    the parts of then. `append_only` are the names of such parts by the id of their list.
+    `changed` are the containers that may hold other objects than at the last save, `then` the parts of then, and
+    `parts` those of now. `append_only` are the names of such parts by the id of their list.
     """
+    parts_set = _parts_set(then, parts)
+    if parts_set is None:
+        return None
     survey = Survey(nodes, parts)
     survey.light = True
     ops: list[Op] = []
@@ -56,7 +64,21 @@ def light(
         if found is None:
             return None
         ops += found
-    return survey, ops
+    return survey, ops + parts_set
+
+
+def _parts_set(then: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Op] | None:
+    """The parts that are other leaves than they were; None if more than that became of parts."""
+    if not then.keys() >= parts.keys():
+        return None
+    ops: list[Op] = []
+    for name in compress(parts, map(is_not, map(then.get, parts), parts.values())):
+        was, value = then[name], parts[name]
+        if not LEAVES.issuperset((type(was), type(value))):
+            return None
+        if not values.same(was, value):
+            ops.append(["set", [name], value])
+    return ops
 
 
 def _path(node: Node, parts: Mapping[str, Any], above: dict[Node, list[Any] | None]) -> list[Any] | None:

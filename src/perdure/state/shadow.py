@@ -8,7 +8,6 @@ writes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from operator import is_
 from typing import Any, NamedTuple
 
 from perdure import limits, values
@@ -153,19 +152,13 @@ class Shadow:
 
     def _found(self, parts: Mapping[str, Any], order: tuple[str, ...], *, full: bool) -> tuple[Survey, list[Op]]:
         changed, leaves = self._looked(full=full)
-        if not leaves and not self.strict and self._same_parts(parts, order):
-            found = light(self._nodes, parts, changed, append_only=self._append_only(parts))
+        if not leaves and not self.strict and order == self._order:
+            found = light(self._nodes, self._parts, parts, changed, append_only=self._append_only(parts))
             if found is not None:
                 self._bound(found[0])
                 return found
         survey = self._survey(parts, order, changed, leaves)
         return survey, self._operations(survey, parts, order)
-
-    def _same_parts(self, parts: Mapping[str, Any], order: tuple[str, ...]) -> bool:
-        then = self._parts
-        return (
-            order == self._order and then.keys() >= parts.keys() and all(map(is_, map(then.get, parts), parts.values()))
-        )
 
     def _looked(self, *, full: bool) -> tuple[list[Node], dict[Node, bytes | None]]:
         """The containers and the leaves that are not what they were."""
