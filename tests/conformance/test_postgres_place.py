@@ -17,8 +17,8 @@ from perdure.log import stub
 from perdure.stores import Batch, Change, Point, open_store, sql
 from perdure.stores.address import Address
 from perdure.stores.postgres import PostgresStore, open_url, writing
+from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.schema import VERSION, Schema
-from perdure.stores.postgres.server import Connection
 from perdure.stores.postgres.statements import plain
 from perdure.testing.conformance.tools import Log, records_after
 from tests.bench import bench_postgres
@@ -248,8 +248,10 @@ def test_a_writer_finds_out_that_the_place_was_taken_back(server, admin) -> None
 
 def test_a_save_is_one_statement(server, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[str] = []
-    before = Connection.execute
-    monkeypatch.setattr(Connection, "execute", lambda *a, **k: (sent.append(str(a[1])), before(*a, **k))[1])
+    for name in ("execute", "rows"):
+        before = getattr(Connection, name)
+        noted = lambda *a, before=before, **k: (sent.append(str(a[1])), before(*a, **k))[1]  # noqa: E731
+        monkeypatch.setattr(Connection, name, noted)
     with opened(server.fresh_url()) as store:
         log = Log(store)
         log.append(b"1", chunks={b"d" * 32: b"c"})
@@ -258,12 +260,15 @@ def test_a_save_is_one_statement(server, monkeypatch: pytest.MonkeyPatch) -> Non
         log.append(b"2", b"3", points=(Point(3, 0, 1, "n", 0),), marks=((b"m", 2),), keyframes=((3, 3),), taken=(1,))
         assert len(sent) == 1
         sent.clear()
-        log.lease = store.open("s", Batch(log.next(b"4")), owner="me", seen=store.lease("s")).lease
+        log.append(b"4", points=(Point(4, 3, 1, None, 0),))
+        assert len(sent) == 1
+        sent.clear()
+        log.lease = store.open("s", Batch(log.next(b"5")), owner="me", seen=store.lease("s")).lease
         store.release(log.lease)
         assert len(sent) == 3
         sent.clear()
-        assert len(store.points("s")) == len(store.find("s", b"m")) == 1
-        assert len(list(store.read("s"))) == 4
+        assert len(store.points("s")) == len(store.find("s", b"m")) + 1 == 2
+        assert len(list(store.read("s"))) == 5
         assert len(sent) == 3
 
 

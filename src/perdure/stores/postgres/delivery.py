@@ -15,7 +15,8 @@ import psycopg
 from perdure import faults
 from perdure.errors import PerdureError, SessionErasedError, StoreFailedError
 from perdure.stores.postgres import failures, rows
-from perdure.stores.postgres.server import Connection, Lend, Patience, Server, roll_back
+from perdure.stores.postgres.connection import Connection, Lend
+from perdure.stores.postgres.server import Patience, Server
 from perdure.stores.postgres.statements import Statements
 from perdure.stores.postgres.writing import Asked, spoiled, statement, verdict
 
@@ -46,7 +47,7 @@ class Delivery:
     def all(self, asked: Sequence[Asked], tell: Outcome, *, trying: Callable[[Asked], None] = lambda _: None) -> None:
         """Brings one of any kind, or any number of appends; those of one session follow one another."""
         try:
-            for some in _together(asked):
+            for some in _together(asked) if len(asked) > 1 else [[*asked]]:
                 self._bring(some, tell, trying)
         except BaseException:  # none of them has been heard of for sure
             for one in asked:
@@ -55,7 +56,8 @@ class Delivery:
 
     def _bring(self, some: list[Asked], tell: Outcome, trying: Callable[[Asked], None]) -> None:
         """These in one statement; those that are not decided again, until they are."""
-        patience, tries = Patience(self._server), 0
+        patience: Patience | None = None
+        tries = 0
         while some:
             try:
                 with self._lend() as connection:
@@ -74,6 +76,7 @@ class Delivery:
                 if not failures.is_passing(error) and len(some) > 1:
                     self._each(some, tell, trying)
                     return
+                patience = patience or Patience(self._server)
                 if (failure := self._given_up(patience, error)) is not None:
                     _tell_all(some, failure, tell)
                     return
@@ -121,7 +124,7 @@ class Delivery:
                 faults.reach(str(one.point))
             connection.execute("COMMIT")
         except BaseException:
-            roll_back(connection)
+            connection.roll_back()
             raise
         return told
 

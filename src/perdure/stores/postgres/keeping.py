@@ -17,8 +17,9 @@ from perdure.stores.conditions import check_fork
 from perdure.stores.contract import Batch, Change, Lease
 from perdure.stores.postgres import failures, rows
 from perdure.stores.postgres.arrays import Blobs, Numbers
+from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.rows import Row, digest_of, text
-from perdure.stores.postgres.server import Connection, Server
+from perdure.stores.postgres.server import Server
 from perdure.stores.postgres.statements import Statements
 from perdure.stores.postgres.writing import Amend, Fork, spoiled, statement, turn_of
 

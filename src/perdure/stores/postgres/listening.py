@@ -18,8 +18,9 @@ import psycopg
 
 from perdure import clock
 from perdure.errors import PerdureError
+from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.rows import digest_of
-from perdure.stores.postgres.server import Connection, Server
+from perdure.stores.postgres.server import Server
 from perdure.stores.postgres.statements import Statements
 from perdure.stores.watch import Bells, Watch
 

@@ -14,8 +14,9 @@ from perdure.stores import refusals
 from perdure.stores.contract import Head, Item, Lease, Point
 from perdure.stores.postgres import rows
 from perdure.stores.postgres.arrays import Blobs, Numbers
+from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.rows import SEQ_MAX, Row, blob, digest_of, text
-from perdure.stores.postgres.server import Connection, Server
+from perdure.stores.postgres.server import Server
 from perdure.stores.postgres.statements import Statements
 
 _READ_BYTES: Final = 4 << 20

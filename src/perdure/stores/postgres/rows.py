@@ -15,7 +15,7 @@ from perdure.log import KIND_NAMES, Base, Record
 from perdure.stores import refusals
 from perdure.stores.contract import Head, Lease
 from perdure.stores.ids import check_session_id
-from perdure.stores.postgres.server import Connection
+from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.statements import Statements
 
 SEQ_MAX: Final = (1 << 63) - 1

@@ -14,7 +14,7 @@ from psycopg import errors
 from perdure.errors import StoreUrlError
 from perdure.stores import sql
 from perdure.stores.postgres import failures
-from perdure.stores.postgres.server import Connection
+from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.statements import plain
 
 VERSION: Final = 1

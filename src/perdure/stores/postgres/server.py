@@ -12,13 +12,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg.abc import PQGen
-from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from perdure import clock, faults
@@ -26,70 +24,18 @@ from perdure.errors import PerdureError, ProcessForkedError, StoreFailedError
 from perdure.stores import refusals
 from perdure.stores.address import Address
 from perdure.stores.postgres import arrays, failures
+from perdure.stores.postgres.connection import Connection, Lend
 
 T = TypeVar("T")
 _PAUSE_S: Final = 0.05
 _LOOK_S: Final = 0.005
-_PREPARED_AFTER: Final = 2
-"""A statement that was run so often is prepared, where the connection is to the server itself."""
 
 _DRIVERS_LOGGER: Final = "psycopg.pool"
-_BACKEND: Final = "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _END: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %(pid)s AND backend_start::text = %(began)s"
 )
 
 logging.getLogger(_DRIVERS_LOGGER).addHandler(logging.NullHandler())  # what it would say comes as errors of ours
-
-
-class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """One that gives up waiting for the server after a while, and speaks our lists."""
-
-    server: Server
-    patience_s: float | None = None
-    backend: tuple[Any, ...] | None = None
-    """The process that serves it, and when that began; None behind a pooler."""
-
-    @classmethod
-    def connect(cls, conninfo: str = "", *, server: Server, **more: Any) -> Self:  # type: ignore[override]
-        """Connects to this server, with the password as it is now."""
-        more |= {name: value for name, value in server.kept_alive.items() if f"{name}=" not in conninfo}
-        if (password := server.address.password) is not None:
-            more["password"] = password
-        try:
-            connection = super().connect(conninfo, fallback_application_name="perdure", **more)
-        except psycopg.Error as error:
-            server.why = error
-            raise
-        server.why = None
-        try:
-            connection._settle(server)  # noqa: SLF001 - of this class
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _settle(self, server: Server) -> None:
-        """What is done with a new connection, before anybody uses it."""
-        self.server, self.patience_s = server, server.busy_s
-        arrays.teach(self)
-        self.prepare_threshold = None
-        if not server.is_pooled(self):
-            self.prepare_threshold = _PREPARED_AFTER
-            self.backend = self.rows(_BACKEND)[0]
-
-    def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
-        """See `psycopg.Connection.wait`: raises when the server keeps silent for longer than our patience."""
-        return super().wait(gen, interval=interval, timeout=self.patience_s if timeout is None else timeout)
-
-    def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
-        """What a statement gives; [] for one that gives nothing."""
-        found = self.execute(statement.encode(), values, binary=True)
-        return found.fetchall() if found.pgresult and found.pgresult.status == ExecStatus.TUPLES_OK else []
-
-
-Lend: TypeAlias = Callable[[], AbstractContextManager[Connection]]
-"""Gives a connection for a while."""
 
 
 class Server:
@@ -163,7 +109,7 @@ class Server:
             self.end_left(connection)
             yield connection
         finally:
-            if connection.info.transaction_status != TransactionStatus.IDLE:
+            if not connection.is_idle():
                 self.give_up(connection)
             pool.putconn(connection)
 
@@ -275,12 +221,5 @@ def _undone(connection: Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        roll_back(connection)
+        connection.roll_back()
         raise
-
-
-def roll_back(connection: Connection) -> None:
-    """Ends a transaction without its changes, on a connection that may be gone."""
-    if connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-        with suppress(psycopg.Error):  # then it is undone by the server
-            connection.execute("ROLLBACK")

@@ -18,8 +18,9 @@ from psycopg import errors
 from perdure import clock
 from perdure.errors import StoreFailedError
 from perdure.stores.contract import Health
+from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.rows import text
-from perdure.stores.postgres.server import Connection, Server
+from perdure.stores.postgres.server import Server
 from perdure.stores.postgres.statements import Statements
 
 T = TypeVar("T")

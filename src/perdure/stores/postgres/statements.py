@@ -14,7 +14,7 @@ _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _COMMENT: Final = re.compile(r"--[^\n]*")
 _SPACE: Final = re.compile(r"\s+")
 
-PARTS: Final = ("records", "points", "keyframes", "marks", "chunks", "taken", "envelope")
+PARTS: Final = ("record", "records", "point", "points", "keyframes", "marks", "chunks", "taken", "envelope")
 """What may go in with a new head, in this order."""
 
 _CHECKED: Final = {"taken": "all_taken", "envelope": "envelope_put"}

@@ -283,4 +283,4 @@ class PostgresStore(Store):
         self._writers.end()
         self._listener.end()
         self._server.close()
-        self._writers.drop()
+        self._writers.own.drop()

@@ -5,16 +5,14 @@ They have a connection of their own, which is replaced when it is gone. It knows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
-from psycopg.pq import TransactionStatus
-
 from perdure.stores.group import Group, Round, Write
+from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.delivery import Delivery
-from perdure.stores.postgres.server import Connection, Server
+from perdure.stores.postgres.server import Server
 from perdure.stores.postgres.statements import Statements
 from perdure.stores.postgres.writing import Append, Asked
 
@@ -24,8 +22,7 @@ class Writers(Group[Append]):
 
     def __init__(self, server: Server, sql: Statements, *, channel: str) -> None:
         super().__init__(self._deliver, url=server.url, check=server.check)
-        self._server = server
-        self._connection: Connection | None = None
+        self.own = Own(server)
         self._delivery = Delivery(server, sql, lend=self.own, channel=channel)
 
     def write(self, work: Append) -> int:
@@ -57,19 +54,36 @@ class Writers(Group[Append]):
             raise
         attempt.trying, attempt.is_written = None, True
 
-    @contextmanager
-    def own(self) -> Iterator[Connection]:
-        """The connection; it is given up if it is not as it was before."""
+
+class Own(AbstractContextManager[Connection]):
+    """The connection of those who append, for one at a time: it is given up if it is not as it was before."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._connection: Connection | None = None
+
+    def __call__(self) -> Own:
+        """See `Lend`."""
+        return self
+
+    def __enter__(self) -> Connection:
         self._server.check()
         if self._connection is None:
             self._connection = self._server.connect()
         try:
             self._server.end_left(self._connection)
-            yield self._connection
-        finally:
-            if self._connection.info.transaction_status != TransactionStatus.IDLE:
-                connection, self._connection = self._connection, None
-                self._server.give_up(connection)
+        except BaseException:
+            self._leave()
+            raise
+        return self._connection
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._connection is not None and not self._connection.is_idle():
+            connection, self._connection = self._connection, None
+            self._server.give_up(connection)
 
     def drop(self) -> None:
         """Gives the connection up; nobody writes any more."""

@@ -9,18 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar, Final
 
 from perdure.errors import LimitError, PerdureError
-from perdure.log import KINDS, Base
+from perdure.log import KINDS, Base, Record
 from perdure.stores import refusals
 from perdure.stores.conditions import check_incarnation, epoch_after
-from perdure.stores.contract import Batch, Change, Held, Lease
+from perdure.stores.contract import Batch, Change, Held, Lease, Point
 from perdure.stores.postgres.arrays import Blobs, Numbers
+from perdure.stores.postgres.connection import Connection
 from perdure.stores.postgres.rows import Row, blob, digest_of
-from perdure.stores.postgres.server import Connection
 from perdure.stores.postgres.statements import Statements
 
 BATCH_BYTES_MAX: Final = 512 << 20
@@ -42,6 +41,11 @@ class Written:
     head: ClassVar[str]
 
     def __post_init__(self) -> None:
+        batch = self.batch
+        self.digest: bytes = digest_of(self.session)
+        """What the session is found by."""
+        self.size: int = sum([len(record.body) for record in batch.records]) + sum(map(len, batch.chunks.values()))
+        """Bytes of bodies and chunks."""
         if self.size > BATCH_BYTES_MAX:
             raise LimitError(
                 f"{self.session}: {self.size:,} bytes at once are more than the {BATCH_BYTES_MAX:,} that this store "
@@ -52,16 +56,6 @@ class Written:
     def point(self) -> str | None:
         """Where a test may end the process: when it is written, and not yet committed."""
         return "append.inside" if self.batch.records else None
-
-    @cached_property
-    def size(self) -> int:
-        """Bytes of bodies and chunks."""
-        return sum(len(record.body) for record in self.batch.records) + sum(map(len, self.batch.chunks.values()))
-
-    @cached_property
-    def digest(self) -> bytes:
-        """What the session is found by."""
-        return digest_of(self.session)
 
     @property
     def until(self) -> int:
@@ -129,6 +123,11 @@ class Append(Asked):
     known: bytes = b""
     head: ClassVar[str] = "append"
     point = "append.inside"
+
+    def values(self) -> dict[str, Any]:
+        """See `Written.values`."""
+        more = {"epoch": _number(self.epoch), "head": self.at, "until": max(self.at, self.until), "known": self.known}
+        return super().values() | more
 
     def done(self, epoch: int, sent: int) -> int:
         """See `Asked.done`: the newest item of the inbox."""
@@ -304,13 +303,15 @@ def spoiled(asked: Written) -> Any:
 
 def statement(sql: Statements, some: Sequence[Written]) -> tuple[str, dict[str, Any]]:
     """The statement that writes all of these, and its values. More than one must be appends, of one session each."""
-    parts, values = _parts(some)
-    head = some[0].head
-    if head == Append.head:
-        values |= _appends(some)
+    first = some[0]
+    if len(some) > 1:
+        head, values = "appends", _appends(some)
+        parts = _listed(some, _READ, values)
     else:
-        values |= some[0].values()
-        parts |= {"envelope"} if some[0].batch.envelope is not None and head == Create.head else set()
+        head, values = first.head, first.values()
+        parts = _alone(first, values)
+        if first.batch.envelope is not None and head == Create.head:
+            parts.append("envelope")
     return sql.writing(head, frozenset(parts)), values
 
 
@@ -333,16 +334,34 @@ def _flat(rows: Iterable[tuple[int, ...]]) -> Numbers:
     return Numbers(number for row in rows for number in row)
 
 
-def _parts(some: Sequence[Written]) -> tuple[set[str], dict[str, Any]]:
-    """What goes in with the heads: which parts there are, and their rows, each with the place of its batch."""
-    parts: set[str] = set()
-    values: dict[str, Any] = {}
-    for part, read in _READ.items():
+def _alone(one: Written, values: dict[str, Any]) -> list[str]:
+    """What goes in with one head, which it adds to the values: which parts there are.
+
+    A save mostly has one record and one point: of one row the server makes no list, and so takes half as long.
+    """
+    batch, parts, lists = one.batch, list[str](), list[str]()
+    for part in _READ:
+        rows = getattr(batch, part)
+        if not rows:
+            continue
+        if len(rows) == 1 and part in _SINGLE:
+            values |= _SINGLE[part](rows[0])
+            parts.append(part[:-1])
+        else:
+            lists.append(part)
+    return parts + _listed([one], lists, values) if lists else parts
+
+
+def _listed(some: Sequence[Written], lists: Iterable[str], values: dict[str, Any]) -> list[str]:
+    """The same of several heads, for these parts, as lists: each row has the place of its batch."""
+    parts: list[str] = []
+    for part in lists:
+        read = _READ[part]
         rows = [(place, *row) for place, one in enumerate(some, 1) for row in read(one.batch)]
         if rows:
-            parts.add(part)
+            parts.append(part)
             values |= _columns(rows, *_BLOBS[part])
-    return parts, values
+    return parts
 
 
 def _columns(rows: list[tuple[Any, ...]], numbers: str, *blobs: str) -> dict[str, Any]:
@@ -352,6 +371,15 @@ def _columns(rows: list[tuple[Any, ...]], numbers: str, *blobs: str) -> dict[str
     for at, name in enumerate(blobs, width):
         values[name] = Blobs(row[at] for row in rows)
     return values
+
+
+def _record(r: Record) -> dict[str, Any]:
+    return {"r_epoch": r.epoch, "r_kind": KINDS[r.kind], "r_time": r.time_us, "r_body": r.body}
+
+
+def _point(p: Point) -> dict[str, Any]:
+    name = None if p.name is None else blob(p.name)
+    return {"p_seq": p.seq, "p_parent": p.parent, "p_flags": p.flags, "p_time": p.time_us, "p_name": name}
 
 
 def _records(batch: Batch) -> Iterable[tuple[Any, ...]]:
@@ -372,6 +400,9 @@ _READ: Final[dict[str, Callable[[Batch], Iterable[tuple[Any, ...]]]]] = {
     "taken": lambda batch: [(number,) for number in batch.taken],
 }
 """The rows that a batch has for each part: numbers, and then blobs."""
+
+_SINGLE: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {"records": _record, "points": _point}
+"""What the parts `record` and `point` of a statement are made of: one row alone. Number and chain are the new end's."""
 
 _BLOBS: Final = {
     "records": ("r_n", "r_chain", "r_body"),
