@@ -79,6 +79,31 @@ def test_a_change_in_a_dict_writes_one_run() -> None:
     assert restored["k50"] == "y"
 
 
+def test_what_lies_still_beside_a_few_entries_that_change_is_written_once() -> None:
+    chunks: dict[bytes, bytes] = {}
+    still = [(f"k{i}", "some text " * 50) for i in range(40)]
+    value: dict[str, Any] = {**dict(still[:20]), "n": 0, "at": 0.0, **dict(still[20:])}
+    manifest, _ = fold(keyframe.EMPTY, [["set", ["d"], value]], chunks, 1 << 18)
+    written = []
+    for i in range(1, 5):
+        manifest, new = fold(manifest, [["set", ["d", "n"], i], ["set", ["d", "at"], i / 2]], chunks, 1 << 18)
+        written.append(sum(len(values.unseal(frame)[1]) for frame in new.values()))
+    assert written[0] > 20_000
+    assert max(written[1:]) < 50
+    whole = keyframe.restore(manifest, chunks.__getitem__)["d"]
+    assert list(whole.items()) == [*still[:20], ("n", 4), ("at", 2.0), *still[20:]]
+
+
+@pytest.mark.parametrize("changed", [range(0, 40, 2), range(20)], ids=["here and there", "half"])
+def test_what_changes_all_over_stays_in_one_run(changed: range) -> None:
+    chunks: dict[bytes, bytes] = {}
+    value = {f"k{i}": "some text " * 50 for i in range(40)}
+    manifest, _ = fold(keyframe.EMPTY, [["set", ["d"], value]], chunks, 1 << 18)
+    for text in ("other text " * 50, "more " * 100):
+        manifest, _ = fold(manifest, [["set", ["d", f"k{i}"], text] for i in changed], chunks, 1 << 18)
+    assert len(manifest["parts"][0][1][1]) == 1
+
+
 def test_a_big_item_is_a_piece_of_its_own() -> None:
     chunks: dict[bytes, bytes] = {}
     docs = {"one": {"body": chat(50)}, "two": {"body": chat(50)}}

@@ -7,9 +7,11 @@ and becomes one again. Writing is a generator: it yields between slices of work,
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from itertools import groupby
 from typing import Any, Final
 
+from perdure import limits
 from perdure.errors import DamageError
 from perdure.state import delta
 from perdure.state.chunks import Chunks, opened, opened_as
@@ -58,14 +60,18 @@ class Whole:
 
 
 class Run:
-    """Some items of a list, or entries of a dict, in one chunk. `keys`: those of the entries, or how many items."""
+    """Some items of a list, or entries of a dict, in one chunk. `keys`: those of the entries, or how many items.
 
-    __slots__ = ("items", "keys", "node")
+    `touched`: the keys of a dict's run to which something was done since its chunk was read.
+    """
+
+    __slots__ = ("items", "keys", "node", "touched")
 
     def __init__(self, node: Node | None, items: Any = None) -> None:
         self.node: Any = node
         self.items = items
         self.keys: Any = node[1] if node is not None else None
+        self.touched: set[Any] = set()
 
     def __len__(self) -> int:
         if self.node is None:
@@ -145,6 +151,7 @@ class Long:
             segment.piece.apply(op, path[1:], chunks)
             return
         delta.apply(segment.load(chunks), [op[0], [step, *path[1:]], *op[2:]])
+        segment.touched.add(step)
         if not len(segment):
             del self.segments[at]
 
@@ -167,6 +174,7 @@ class Long:
             last.items.extend(items)
         else:
             last.items.update(items)
+            last.touched.update(items)
 
     def _splice(self, start: Any, deleted: Any, items: Any, *, chunks: Chunks) -> None:
         size = sum(map(len, self.segments))
@@ -209,7 +217,14 @@ class Long:
         loose: list[Any] = []
         for segment in self.segments:
             if isinstance(segment, Run) and (segment.node is None or _joins(segment.node, loose, size)):
-                loose += self._entries(segment.load(chunks))
+                for entries, is_still in self._stretches(segment, chunks):
+                    if is_still:
+                        yield from self._pack(loose, nodes, chunks, size)
+                        loose = []
+                        nodes.append(self._seal(entries, chunks))
+                        yield
+                    else:
+                        loose += entries
                 continue
             yield from self._pack(loose, nodes, chunks, size)
             loose = []
@@ -226,6 +241,23 @@ class Long:
 
     def _entries(self, items: Any) -> list[Any]:
         return list(items if self.kind is list else items.items())
+
+    def _stretches(self, run: Run, chunks: Chunks) -> Iterator[tuple[list[Any], bool]]:
+        """The entries of a run that is written again, in turn, and whether they get a chunk of their own.
+
+        Those do to which nothing was done, where they are much more than those that change: so what lies still beside
+        a few entries that change all the time is written once.
+        """
+        entries = self._entries(run.load(chunks))
+        if self.kind is list or not run.touched:
+            yield entries, False
+            return
+        least = max(
+            SMALL_BYTES, 2 * sum(weight(entry, limits.CHUNK_BYTES) for entry in entries if entry[0] in run.touched)
+        )
+        for is_touched, some in groupby(entries, key=lambda entry: entry[0] in run.touched):
+            stretch = list(some)
+            yield stretch, not is_touched and weight(stretch, least) >= least
 
     def _single(self, one: One, chunks: Chunks, size: int) -> Writing:
         node = yield from one.piece.write(chunks, size)
