@@ -128,15 +128,16 @@ class Run:
         self._observers.tell(RunEnded(session, entry, status, reason, ended, took_s))
 
 
-@contextlib.contextmanager
-def opening(backend: Backend, session: str) -> Iterator[None]:
+def opening(backend: Backend, session: str) -> contextlib.AbstractContextManager[None]:
     """Around the opening of a session: tells when what is there cannot be restored."""
-    if backend.observers is None:
-        yield
-        return
+    return contextlib.nullcontext() if backend.observers is None else _opening(backend.observers, session)
+
+
+@contextlib.contextmanager
+def _opening(observers: Observers, session: str) -> Iterator[None]:
     began_s = clock.monotonic_s()
     try:
         yield
     except FAILURES as error:
-        backend.observers.tell(OpenFailed(session, error, clock.monotonic_s() - began_s))
+        observers.tell(OpenFailed(session, error, clock.monotonic_s() - began_s))
         raise

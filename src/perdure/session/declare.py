@@ -9,11 +9,10 @@ import functools
 import inspect
 import sys
 from collections import ChainMap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, cast, overload
 from weakref import WeakValueDictionary
 
-from perdure import limits
+from perdure import limits, quick
 from perdure.errors import RefusedError
 from perdure.session import scope as scopes
 from perdure.session.rules.call import DECLARED, Options, name_of, undo_name
@@ -40,7 +39,7 @@ ACTIONS: Final[WeakValueDictionary[tuple[str, str, str], Callable[..., Any]]] = 
 """The actions that are declared in this process: by what the log calls them, their module, and their place in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@quick.dataclass(frozen=True, slots=True)
 class Agent:
     """How an agent's function is declared. `docs/concepts.md` tells what each form asks of the code."""
 

@@ -48,7 +48,14 @@ class Group(Generic[W]):
         self._check()
         write = Write(work)
         try:
-            self._join(write)
+            with self._mutex:
+                self._waiting.append(write)  # first: what has a bell and is not here was taken
+                if self._leader is None:
+                    self._leader = write
+                else:
+                    write.wait_for_bell()
+            if write.bell is not None:
+                write.bell.acquire()
             while not write.is_told:
                 self._commit()
         finally:
@@ -95,17 +102,6 @@ class Group(Generic[W]):
                     self.write(None)  # type: ignore[arg-type]
             if self._ended:
                 return
-
-    def _join(self, write: Write[W]) -> None:
-        """Returns when it leads, or is told."""
-        with self._mutex:
-            self._waiting.append(write)  # first: what has a bell and is not here was taken
-            if self._leader is None:
-                self._leader = write
-            else:
-                write.wait_for_bell()
-        if write.bell is not None:
-            write.bell.acquire()
 
     def _leave(self, write: Write[W]) -> None:
         """Hands the lead on. One that is not told yet was interrupted."""

@@ -51,14 +51,15 @@ def _fault(session: str) -> str | None:
     """What is wrong with an id, or None."""
     if not 1 <= len(session) <= limits.ID_CHARS_MAX:
         return f"it has {len(session):,} characters, 1 to {limits.ID_CHARS_MAX} are allowed"
-    for place, character in enumerate(session):
+    is_plain = session.isascii() and session.isprintable()  # then it has none of what is refused, and is normalised
+    for place, character in enumerate(() if is_plain else session):
         if refused := _REFUSED.get(unicodedata.category(character)):
             return f"character {place} is {refused}"
     if session != session.strip():
         return "it begins or ends with white space"
     if not session.strip("."):
         return "it consists of dots"
-    normal = unicodedata.is_normalized("NFC", session)
+    normal = is_plain or unicodedata.is_normalized("NFC", session)
     return None if normal else "it is not normalised (NFC), so another id could look the same"
 
 

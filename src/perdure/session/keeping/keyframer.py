@@ -45,7 +45,8 @@ class Keyframer:
         self._known: dict[int, int] = {}
         self._job: threading.Event | None = None
         self._tried = 0
-        self._hurry = threading.Event()
+        self._hurry: threading.Event
+        """Of the job: it is waited for."""
 
     def entered(self, snapshot: Snapshot, seq: int) -> None:
         """The code starts from this snapshot: what has gathered since its keyframe counts."""
@@ -105,7 +106,7 @@ class Keyframer:
 
     def _begin(self) -> None:
         manifest, deltas = self._manifest, list(self._deltas)
-        self._hurry.clear()
+        self._hurry = threading.Event()
         self._job = background.submit(lambda: self._make(manifest, deltas))
 
     def _join(self) -> None:

@@ -138,7 +138,8 @@ class Failing:
     def begin(self, policy: Policy | None) -> None:
         """With this policy from now on."""
         self.policy = policy
-        self._course = Course(policy.scope if policy else choices.ACTION)
+        if policy is not None:
+            self._course = Course(policy.scope)
 
     def enter(self, tail: list[Entry]) -> None:
         """The code is entered, with these records to be answered from."""
