@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from perdure.state.delta import Op
-    from perdure.state.shadow import Shadow
+    from perdure.state.shadow import Kept, Shadow
 
 LONG: Final = 64
 """A list of more items has a digest of its own kind, whether it is part of a state or not."""
@@ -28,8 +28,7 @@ def is_long(value: Any) -> bool:
 
 def digest(items: list[Any], digests: Digests | None = None) -> bytes:
     """32 bytes, equal for equal lists. Raises `UnstorableError`."""
-    state = digests.sum(items) if digests is not None else _added(sha256(), items)
-    return bytes(state.digest())
+    return bytes(_added(sha256(), items).digest()) if digests is None else digests.digest(items, digests.kept(items))
 
 
 def _added(state: Any, items: Iterable[Any]) -> Any:
@@ -46,18 +45,21 @@ class Digests:
         self.shadow = shadow
         self._known: dict[str, tuple[int, Any]] = {}
 
-    def sum(self, items: list[Any]) -> Any:
-        """The running SHA-256 over the items."""
-        held = self.shadow.kept(items)
+    def kept(self, value: Any) -> Kept | None:
+        """What the shadow says of this object, after a look at all of the state (`Shadow.kept`)."""
+        return self.shadow.kept(value)
+
+    def digest(self, items: list[Any], held: Kept | None) -> bytes:
+        """That of a list of which the shadow has kept so much."""
         if held is None:
-            return _added(sha256(), items)
+            return digest(items)
         name, kept, _ = held
         count, state = self._known.get(name, (0, sha256()))
         if count > kept:
             count, state = 0, sha256()
         state = _added(state.copy(), items[count:kept])
         self._known[name] = kept, state
-        return _added(state.copy(), items[kept:])
+        return bytes(_added(state.copy(), items[kept:]).digest())
 
     def moved(self, ops: Iterable[Op]) -> None:
         """The shadow moved by these operations: only a list that was appended to can be gone on with."""

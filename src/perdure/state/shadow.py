@@ -8,7 +8,7 @@ writes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from perdure import limits, values
 from perdure.errors import AppendOnlyError, LimitError, StateChangedError, StorableError
@@ -26,6 +26,10 @@ HOT_BLOCK = 256
 
 CALM_BLOCK = 32
 """Containers of a block of an append-only part; one is looked at in turn for each save."""
+
+
+Kept: TypeAlias = tuple[str, int, int]
+"""Of a part that is a list: its name, how many items it begins with as at the last save, and how many it had then."""
 
 
 class Changes(NamedTuple):
@@ -103,7 +107,7 @@ class Shadow:
         """
         self._move(changes.step)
 
-    def kept(self, value: Any) -> tuple[str, int, int] | None:
+    def kept(self, value: Any) -> Kept | None:
         """Of a part, the very object: its name, how many items it begins with as at the last save, and had then.
 
         A part that is no list has kept all or nothing. None for any other object. Append-only parts are looked at as

@@ -17,6 +17,8 @@ from perdure.state.digest import Digests, is_long
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perdure.state.shadow import Kept
+
 _LIST = b"perdure list"
 """Stands before the digest of a long list in what a fingerprint is made of."""
 
@@ -61,20 +63,19 @@ def _recorded(value: Any, held: Digests | None, *, of: int, whole: bool) -> Any:
     data = b"" if long else values.encode(value)
     if not long and (whole or len(data) <= limits.ARGUMENT_BYTES_MAX):
         return data
-    told = {"text": values.describe(value), "digest": _digest_of(value, data, held)}
-    reference = _reference(value, held, of=of)
+    kept = None if held is None else held.kept(value)
+    told: dict[str, Any] = {"text": values.describe(value)}
+    told["digest"] = held.digest(value, kept) if held is not None and long else _digest_of(value, data)
+    reference = _reference(value, kept, of=of) if kept is not None and of else None
     if reference is not None:
         return told | reference
     data = data or values.encode(value)
     return data if len(data) <= limits.ARGUMENT_BYTES_MAX else told | {"length": len(data)}
 
 
-def _reference(value: Any, held: Digests | None, *, of: int) -> dict[str, Any] | None:
-    """Where the state has this value; None when it is no part, or one that was changed other than at its end."""
-    found = held.shadow.kept(value) if held is not None and of else None
-    if found is None:
-        return None
-    name, kept, size = found
+def _reference(value: Any, held: Kept, *, of: int) -> dict[str, Any] | None:
+    """Where the state has this part; None when it was changed other than at its end."""
+    name, kept, size = held
     since = values.encode(value[kept:]) if type(value) is list else b""
     if kept != size or len(since) > limits.ARGUMENT_BYTES_MAX:
         return None
@@ -105,8 +106,8 @@ def _digest(recorded: Any) -> bytes | None:
     return recorded.get("digest") if isinstance(recorded, dict) else None
 
 
-def _digest_of(value: Any, data: bytes, held: Digests | None = None) -> bytes:
-    return digests.digest(value, held) if is_long(value) else sha256(data).digest()
+def _digest_of(value: Any, data: bytes) -> bytes:
+    return digests.digest(value) if is_long(value) else sha256(data).digest()
 
 
 def own(recorded: Any) -> Any:
