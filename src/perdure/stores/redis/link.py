@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
@@ -19,12 +19,12 @@ from perdure.stores import refusals
 from perdure.stores.redis.failures import LOST, is_denied, is_elsewhere, is_for_now, meaning, unproved, unreachable
 from perdure.stores.redis.scripts import Call, Word
 from perdure.stores.redis.target import Target
-from perdure.stores.redis.wire import Wire
+from perdure.stores.redis.wire import Wire, packed
 
 Reply: TypeAlias = Any
 """What the server answers to one command: bytes, a number, a list of these, None; or its error, not raised."""
 
-Command: TypeAlias = tuple[Word, ...]
+Command: TypeAlias = Sequence[Word]
 
 _WAVE_COUNT: Final = 256
 _WAVE_BYTES: Final = 1 << 20
@@ -45,11 +45,13 @@ class Link:
 
     def __init__(self, target: Target) -> None:
         self.target, self.url = target, target.url
+        self._place = target.place.encode()
         self.proof: Command | None = None
         self.denied = ""
         self.argument_bytes_max = 512 << 20
         self._idle: list[Wire] = []
-        self._moved_to: tuple[str, int] | None = None
+        self.moved_to: tuple[str, int] | None = None
+        """Where the server said that the place is now."""
         self._is_closed = False
         self._pid = os.getpid()
         self._is_owing = False
@@ -121,23 +123,23 @@ class Link:
                 return replies
             self._bear(passing, patience)
 
-    @contextmanager
-    def connection(self) -> Iterator[Wire]:
+    def connection(self) -> _Lent:
         """A connection for this thread. One that was left in the middle of something is not used again."""
-        host = self._moved_to
+        return _Lent(self)
+
+    def lend(self, host: tuple[str, int] | None) -> Wire:
+        """One that nobody uses, or a new one; of the server, or of another that it named."""
         try:
-            connection = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
-            connection = self.target.connection(*(host or ()))
-        is_whole = False
-        try:
-            yield connection
-            is_whole = not self._is_closed and host == self._moved_to
-        finally:
-            if is_whole:
-                self._idle.append(connection)
-            else:
-                connection.disconnect()
+            return self.target.connection(*(host or ()))
+
+    def take_back(self, connection: Wire, host: tuple[str, int] | None, *, is_whole: bool) -> None:
+        """It is used again, if it can be."""
+        if is_whole and not self._is_closed and host == self.moved_to:
+            self._idle.append(connection)
+        else:
+            connection.disconnect()
 
     def _drop(self) -> None:
         """Gives up the connections that nobody uses just now."""
@@ -154,14 +156,16 @@ class Link:
 
     def _settled(self, calls: Sequence[Call]) -> list[Reply]:
         """The answer to each, in the order given; an error of ours for one that could not be sent in time."""
-        replies: dict[Call, Reply] = {call: _too_long(call, self.argument_bytes_max, url=self.url) for call in calls}
-        replies = {call: error for call, error in replies.items() if error is not None}
+        replies: dict[Call, Reply] = {}
+        for call in calls:
+            if call.longest > self.argument_bytes_max or call.size > _CALL_BYTES_MAX:
+                replies[call] = _too_long(call, self.argument_bytes_max, url=self.url)
         waiting, patience = [call for call in calls if call not in replies], _Patience(self.target.busy_s)
         while waiting:
             trouble: Exception | None = None
             try:
                 with self.connection() as connection:
-                    for wave in _waves(waiting):
+                    for wave in _waves(waiting) if len(waiting) > 1 else (waiting,):
                         trouble = self._pass(connection, wave, replies) or trouble
             except LOST as error:
                 trouble = error
@@ -176,11 +180,13 @@ class Link:
 
     def _pass(self, connection: Wire, wave: list[Call], replies: dict[Call, Reply]) -> Exception | None:
         """Sends these, and notes what they come to. Why some are to be sent again, if it is worth waiting for."""
-        commands = [call.command(self.target.place) for call in wave]
-        proof = self._proof() if any(call.script.writes for call in wave) else ()
+        commands: list[Command] = [call.command(self._place) for call in wave]
+        proof: tuple[Command, ...] = ()
+        if self.proof is not None and any(call.script.writes for call in wave):
+            proof = self._proof()
         for call in wave:
             call.sent = True
-        answers = _exchange(connection, [*commands, *proof])
+        answers = _exchange(connection, [*commands, *proof] if proof else commands)
         if proof:  # it stands for all that was written before
             self._is_owing = not _is_proved(proof[-1], answers[-1])
         trouble, unknown = None, set()
@@ -214,15 +220,31 @@ class Link:
             raise meaning(error, url=self.url) from error
         if patience.is_over():
             raise unreachable(error, url=self.url, busy_s=self.target.busy_s, written=written) from error
-        if isinstance(error, MovedError) and self._moved_to is None:
-            self._moved_to = (error.host, error.port)
+        if isinstance(error, MovedError) and self.moved_to is None:
+            self.moved_to = (error.host, error.port)
         elif is_elsewhere(error) or isinstance(error, LOST):
-            self._moved_to = None  # the server of the URL says where it is now
+            self.moved_to = None  # the server of the URL says where it is now
             patience.pause()
         else:
             patience.pause()
             return
         self._drop()
+
+
+class _Lent:
+    """A connection, for as long as the `with` takes."""
+
+    __slots__ = ("_connection", "_host", "_link")
+
+    def __init__(self, link: Link) -> None:
+        self._link, self._host = link, link.moved_to
+
+    def __enter__(self) -> Wire:
+        self._connection = self._link.lend(self._host)
+        return self._connection
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._link.take_back(self._connection, self._host, is_whole=kind is None)
 
 
 class _Patience:
@@ -245,15 +267,19 @@ class _Patience:
 
 def _exchange(connection: Wire, commands: Sequence[Command]) -> list[Reply]:
     """Sends all, then reads all."""
-    connection.send_packed_command(connection.pack_commands(commands))
-    return [_answer(connection) for _ in commands]
-
-
-def _answer(connection: Wire) -> Reply:
-    try:
-        return connection.read_response()
-    except ResponseError as error:
-        return error
+    pieces: Sequence[Any] = [packed(command) for command in commands]
+    if None in pieces:
+        pieces = connection.pack_commands(commands)
+    elif len(pieces) > 1:
+        pieces = [b"".join(pieces)]
+    connection.send_packed_command(pieces)
+    answers: list[Reply] = []
+    for _ in commands:
+        try:
+            answers.append(connection.read_response())
+        except ResponseError as error:
+            answers.append(error)
+    return answers
 
 
 def _is_proved(proof: Command | None, answer: Reply) -> bool:
@@ -263,13 +289,10 @@ def _is_proved(proof: Command | None, answer: Reply) -> bool:
     return all(isinstance(count, int) and count >= int(least) for count, least in zip(told, wanted, strict=False))
 
 
-def _too_long(call: Call, argument_bytes_max: int, *, url: str) -> LimitError | None:
-    longest, size = call.lengths()
-    if longest <= argument_bytes_max and size <= _CALL_BYTES_MAX:
-        return None
-    what, setting = (
-        (longest, "proto-max-bulk-len") if longest > argument_bytes_max else (size, "what a client may send")
-    )
+def _too_long(call: Call, argument_bytes_max: int, *, url: str) -> LimitError:
+    what, setting = (call.size, "what a client may send")
+    if call.longest > argument_bytes_max:
+        what, setting = (call.longest, "proto-max-bulk-len")
     return LimitError(f"{url}: {what:,} bytes are more than this server takes at once ({setting}); nothing was written")
 
 
@@ -279,11 +302,11 @@ def _waves(calls: list[Call]) -> Iterator[list[Call]]:
     sessions: set[bytes] = set()
     size = 0
     for call in calls:
-        if wave and (call.session in sessions or len(wave) >= _WAVE_COUNT or size + call.lengths()[1] > _WAVE_BYTES):
+        if wave and (call.session in sessions or len(wave) >= _WAVE_COUNT or size + call.size > _WAVE_BYTES):
             yield wave
             wave, sessions, size = [], set(), 0
         wave.append(call)
         sessions |= {call.session} - {b""}
-        size += call.lengths()[1]
+        size += call.size
     if wave:
         yield wave

@@ -10,7 +10,6 @@ from perdure.errors import DamageError
 from perdure.log import KIND_NAMES, KINDS, Base, Record
 from perdure.stores.conditions import incarnation_of
 from perdure.stores.contract import Batch, Head, Lease, Point
-from perdure.stores.redis.scripts import Word
 
 _RECORD: Final = struct.Struct(">QBQ32s")
 """Epoch, kind, time, chain digest; then the body."""
@@ -101,30 +100,33 @@ def pairs(found: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     return zip(fields, fields, strict=True)
 
 
-def stored(records: Iterable[Record]) -> Iterator[Word]:
+def stored(records: Iterable[Record]) -> list[bytes]:
     """Each record's number, and the record."""
+    words: list[bytes] = []
     for r in records:
-        yield r.seq
-        yield _RECORD.pack(r.epoch, KINDS[r.kind], r.time_us, r.chain) + r.body
+        words += (b"%d" % r.seq, _RECORD.pack(r.epoch, KINDS[r.kind], r.time_us, r.chain) + r.body)
+    return words
 
 
-def batch(given: Batch, *, end: int) -> tuple[Word, ...]:
+def batch(given: Batch, *, end: int) -> list[bytes]:
     """A batch as arguments of a script: see `batch_at` in writing.lua."""
-    records = list(stored(given.records))
-    points: list[Word] = []
-    keyframes: list[Word] = []
-    marks: list[Word] = []
-    chunks: list[Word] = []
-    for p in given.points:
+    records, points, taken = given.records, given.points, given.taken
+    keyframes, marks, chunks = given.keyframes, given.marks, given.chunks
+    if records:
+        words = [b"%d" % end, records[-1].chain, given.summary, b"%d" % incarnation_of(records[0].epoch)]
+    else:
+        words = [b"%d" % end, b"", given.summary, b""]
+    lengths = (2 * len(records), 2 * len(points), 2 * len(keyframes), 2 * len(marks), len(taken), 2 * len(chunks))
+    words += (b"%d %d %d %d %d %d" % lengths).split()
+    words += stored(records)
+    for p in points:
         name = b"" if p.name is None else blob(p.name)
-        points += [p.seq, _POINT.pack(p.parent, p.flags, p.time_us, p.name is not None) + name]
-    for pair in given.keyframes:
-        keyframes += pair
-    for plain, seq in given.marks:
-        marks += [0, marked(plain, seq)]
-    for pair_of_chunk in given.chunks.items():
-        chunks += pair_of_chunk
-    last = given.records[-1] if given.records else None
-    lists: list[Sequence[Word]] = [records, points, keyframes, marks, given.taken, chunks]
-    start = (end, last.chain if last else b"", given.summary, incarnation_of(given.records[0].epoch) if last else b"")
-    return (*start, *map(len, lists), *(word for words in lists for word in words))
+        words += (b"%d" % p.seq, _POINT.pack(p.parent, p.flags, p.time_us, p.name is not None) + name)
+    for pair in keyframes:
+        words += (b"%d" % seq for seq in pair)
+    for plain, seq in marks:
+        words += (b"0", marked(plain, seq))
+    words += (b"%d" % item for item in taken)
+    for chunk in chunks.items():
+        words += chunk
+    return words

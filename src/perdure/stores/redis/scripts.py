@@ -5,15 +5,17 @@ What a script does, and in which order its arguments come, stands in its file. I
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha1
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Word: TypeAlias = bytes | str | int
 """What an argument of a command may be."""
+
+_BYTES: Final = frozenset({bytes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Script:
     """A script as the server has it: its text, under the digest of that. `writes`: whether it may change anything."""
 
     text: str
-    sha: str
+    sha: bytes
     writes: bool
 
 
@@ -32,7 +34,7 @@ def script(name: str) -> Script:
     writes = "no-writes" not in first
     common = ("common", "writing", "lasting") if writes else ("common",)
     text = "\n".join((first, *map(_file, common), own))
-    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest(), writes)
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest().encode(), writes)
 
 
 class Call:
@@ -40,35 +42,41 @@ class Call:
 
     `session` is whose it is: of one session one call is under way at a time. `point` is the fault that a test may cause
     when all is ready and nothing is written. `again` is the place among `args` of the flag for a call that may have
-    been done already, since the connection was lost under it.
+    been done already, since the connection was lost under it. `longest` and `size` are bytes: of its longest argument,
+    and of all.
     """
 
-    __slots__ = ("_again", "args", "point", "script", "sent", "session", "tells")
+    __slots__ = ("_again", "args", "longest", "point", "script", "sent", "session", "size", "tells")
 
     def __init__(
         self,
         name: str,
-        args: tuple[Word, ...],
+        args: Sequence[Word],
         *,
         tells: Callable[[list[Any]], Any],
         session: bytes = b"",
         point: str | None = None,
         again: int | None = None,
     ) -> None:
-        self.script, self.args, self.tells = script(name), args, tells
+        self.script, self.args, self.tells = script(name), plain(args), tells
         self.session, self.point, self._again = session, point, again
+        lengths = [*map(len, self.args)]
+        self.longest, self.size = max(lengths, default=0), sum(lengths)
         self.sent = False
 
-    def command(self, place: str) -> tuple[Word, ...]:
+    def command(self, place: bytes) -> list[bytes]:
         """What is sent. `place` is the key that all others of the place begin with."""
+        words = [b"EVALSHA", self.script.sha, b"1", place, *self.args]
         if self.sent and self._again is not None:
-            self.args = (*self.args[: self._again], 1, *self.args[self._again + 1 :])
-        return ("EVALSHA", self.script.sha, 1, place, *self.args)
+            words[4 + self._again] = b"1"
+        return words
 
-    def lengths(self) -> tuple[int, int]:
-        """Bytes of its longest argument, and of all."""
-        found = [len(word) for word in self.args if isinstance(word, bytes)]
-        return max(found, default=0), sum(found)
+
+def plain(words: Sequence[Word]) -> Sequence[bytes]:
+    """Words as they are sent."""
+    if {*map(type, words)} == _BYTES:
+        return words  # type: ignore[return-value]
+    return [word if isinstance(word, bytes) else str(word).encode() for word in words]
 
 
 def _file(name: str) -> str:

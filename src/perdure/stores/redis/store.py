@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -73,8 +73,8 @@ class RedisStore(RedisCopies):
         self._tails = Tails()
         self._listener = Listener(connect=target.connection, channel=self._channel)
         self._newest = 0
-        self._receipt_ms = round(max(_RECEIPT_S_MIN, 6 * target.busy_s) * 1000)
-        self._ttl: Word = b"" if target.ttl_ms is None else target.ttl_ms
+        self._receipt_ms = b"%d" % round(max(_RECEIPT_S_MIN, 6 * target.busy_s) * 1000)
+        self._ttl = b"" if target.ttl_ms is None else b"%d" % target.ttl_ms
         try:
             self.durable = self._enter()
         except BaseException:
@@ -103,7 +103,7 @@ class RedisStore(RedisCopies):
         except ValueError:
             self._check_sessions(session, base)  # what is wrong with those is told first
             raise
-        args = (name, epoch, self._id(base.session), base.seq, *rows.batch(batch, end=end))
+        args: tuple[Word, ...] = (name, epoch, self._id(base.session), base.seq, *rows.batch(batch, end=end))
         self._write("fork", session, args, point="fork.inside", head=base.seq)
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
@@ -186,14 +186,17 @@ class RedisStore(RedisCopies):
         asked = Asked(self.url, session, epoch or 0, head)
 
         def told(reply: Any) -> int:
-            with self._tails.looked_at_again(session) if epoch is None else nullcontext():
+            if epoch is None:
+                with self._tails.looked_at_again(session):
+                    (sent,) = asked.told(reply)
+            else:
                 (sent,) = asked.told(reply)
             self._tails.move(session, batch)
             return sent  # type: ignore[no-any-return]
 
-        place = (name, b"" if epoch is None else epoch, head, self._tails.at(session, head), b"")
         start = self._start(receipt=not batch.records)
-        args = (*start, *place, *rows.batch(batch, end=end))
+        place = (name, b"" if epoch is None else b"%d" % epoch, b"%d" % head, self._tails.at(session, head), b"")
+        args = [*start, *place, *rows.batch(batch, end=end)]
         return Call("append", args, tells=told, session=name, point="append.inside", again=len(start) + 4)
 
     def send(self, session: str, content: bytes, *, mark: bytes | None = None) -> int | None:
@@ -310,9 +313,9 @@ class RedisStore(RedisCopies):
             _log.warning("%s: %s", self.url, loss)
         return target.aof or bool(now.syncs_always)
 
-    def _start(self, *, receipt: bool, lasts: bool = True) -> tuple[Word, ...]:
+    def _start(self, *, receipt: bool, lasts: bool = True) -> tuple[bytes, ...]:
         """What the arguments of every script that writes begin with."""
-        return (clock.new_bytes(16).hex() if receipt else b"", self._receipt_ms, self._ttl if lasts else b"")
+        return (clock.new_bytes(16).hex().encode() if receipt else b"", self._receipt_ms, self._ttl if lasts else b"")
 
     def _write(
         self,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from perdure.errors import ConflictError, DamageError, PerdureError
 from perdure.stores import refusals
@@ -20,8 +19,7 @@ class IncarnationOverError(Exception):
         self.newest = newest
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What a call was about, as far as a refusal must say it."""
 
     url: str
