@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import bson
-from bson import Binary
 from pymongo import ReplaceOne
 
 from perdure.errors import DamageError
@@ -70,13 +69,13 @@ class Amendments:
     def put(self, key: bytes, change: Change, chunks: dict[bytes, bytes]) -> Doc:
         """Writes one down, which is nobody's yet; durable on return. What a session's document says of it."""
         written = {
-            "b": [[seq, Binary(body)] for seq, body in change.bodies],
+            "b": [[seq, body] for seq, body in change.bodies],
             "i": Index(
                 [Point(seq, 0, 0, None, 0) for seq in change.points],
                 [(of, 0) for of in change.keyframes],
                 [*change.marks],
             ).packed(),
-            "c": [[Binary(digest), Binary(content)] for digest, content in chunks.items()],
+            "c": [[digest, content] for digest, content in chunks.items()],
         }
         put = self._parts.put(key, {_NUMBER: bson.encode(written)}, attempt=new_attempt())
         return dict(stored_body(put[_NUMBER]))
@@ -106,9 +105,9 @@ class Amendments:
         self._chunks.put(found.family_key, amendment.chunks)
         old = self._bodies(found, amendment)
         if amendment.gone != Index([], [], []):
-            rows = self._link.index.find({"s": Binary(found.key)})
+            rows = self._link.index.find({"s": found.key})
             self._replace(found, self._link.index, ((doc, amendment.index(doc)) for doc in rows))
-        over = {"_id": Binary(found.key), "over": found.over}
+        over = {"_id": found.key, "over": found.over}
         size = sum(size_of(one) for one in found.tail)
         self._link.sessions.update_one(over, {"$unset": {"over": 1}, "$set": {"size": size}})
         for seq, where in old:
@@ -117,7 +116,7 @@ class Amendments:
 
     def carry_over_all(self, family: bytes) -> None:
         """Does that for every session of a family."""
-        for doc in self._link.sessions.find({"f": Binary(family), "over": {"$ne": None}, "hidden": None}, {"id": 1}):
+        for doc in self._link.sessions.find({"f": family, "over": {"$ne": None}, "hidden": None}, {"id": 1}):
             self.carry_over(self._sessions.look(doc["id"]))
 
     def _bodies(self, found: Session, amendment: Amendment) -> list[tuple[int, Outside]]:
@@ -132,7 +131,7 @@ class Amendments:
         old: list[tuple[int, Outside]] = []
 
         def changed() -> Iterator[tuple[Doc, Doc]]:
-            wanted = {"s": Binary(found.key), "q": {"$gte": seqs[0]}, "f": {"$lt": seqs[-1]}}
+            wanted = {"s": found.key, "q": {"$gte": seqs[0]}, "f": {"$lt": seqs[-1]}}
             for doc in self._link.records.find(wanted):
                 rows = rows_in(found.id, doc["r"], end=doc["q"])
                 for place, row in enumerate(rows):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from bson import Binary, Int64
+from bson import Int64
 
 from perdure.errors import DamageError
 from perdure.stores.mongo.layout import Doc, Where, body_in, new_attempt, stored_body
@@ -50,19 +50,19 @@ class Chunks:
 
     def sizes(self, family: bytes) -> dict[bytes, int]:
         """The address of each, and its length."""
-        return {bytes(doc["d"]): int(doc["l"]) for doc in self._all.find({"f": Binary(family)}, {"d": 1, "l": 1})}
+        return {bytes(doc["d"]): int(doc["l"]) for doc in self._all.find({"f": family}, {"d": 1, "l": 1})}
 
     def mark_dead(self, family: bytes, digests: Collection[bytes] | None, *, mark: bytes) -> None:
         """The first step for these, or for all."""
-        some = {"f": Binary(family)} if digests is None else {"_id": {"$in": [_id(family, one) for one in digests]}}
-        self._all.update_many(some, {"$set": {"dead": Binary(mark)}})
+        some = {"f": family} if digests is None else {"_id": {"$in": [_id(family, one) for one in digests]}}
+        self._all.update_many(some, {"$set": {"dead": mark}})
 
     def drop_dead(self, family: bytes, *, mark: bytes) -> None:
         """The last step; durable on return."""
-        dead = {"f": Binary(family), "dead": Binary(mark)}
+        dead = {"f": family, "dead": mark}
         long = [doc["c"] for doc in self._all.find(dead | {"c.x": {"$exists": True}}, {"c": 1})]
         self._all.delete_many(dead)
-        there = {bytes(doc["c"]["x"]) for doc in self._all.find({"f": Binary(family), "c.x": {"$exists": True}})}
+        there = {bytes(doc["c"]["x"]) for doc in self._all.find({"f": family, "c.x": {"$exists": True}})}
         self._parts.drop(family, {bytes(one["x"]) for one in long} - there)
 
     def _documents(self, family: bytes, chunks: Mapping[bytes, bytes]) -> list[Doc]:
@@ -72,7 +72,7 @@ class Chunks:
         where: Where = content
         if len(content) > PIECE_BYTES:
             where = self._parts.put(family, {0: content}, attempt=new_attempt())[0]
-        about = {"f": Binary(family), "d": Binary(digest), "l": Int64(len(content))}
+        about = {"f": family, "d": digest, "l": Int64(len(content))}
         return {"_id": _id(family, digest), **about, "c": stored_body(where)}
 
     def _is_long_and_there(self, family: bytes, digest: bytes, content: bytes) -> bool:
@@ -102,5 +102,5 @@ class Chunks:
         return True
 
 
-def _id(family: bytes, digest: bytes) -> Binary:
-    return Binary(family + digest)
+def _id(family: bytes, digest: bytes) -> bytes:
+    return family + digest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bson import Binary, Int64
+from bson import Int64
 from pymongo import ReturnDocument
 
 from perdure import faults
@@ -99,7 +99,7 @@ class Commits:
             return False
         if commit.attempt in (found.doc.get("last"), *(one["a"] for one in found.tail)):
             return True
-        moved = {"s": Binary(found.key), "a": Binary(commit.attempt)}
+        moved = {"s": found.key, "a": commit.attempt}
         return self._link.index.find_one(moved, {"_id": 1}) is not None
 
     def _is_ready(self, found: Session, commit: Commit) -> bool:
@@ -158,9 +158,9 @@ def _is_plain(commit: Commit) -> bool:
 
 
 def _condition(found: Session | None, commit: Commit, moved: Moved | None) -> Doc:
-    when: Doc = {"_id": Binary(key_of(commit.session))}
+    when: Doc = {"_id": key_of(commit.session)}
     if not commit.batch.records:
-        when["last"] = {"$ne": Binary(commit.attempt)}  # with records the head has moved, if it was written
+        when["last"] = {"$ne": commit.attempt}  # with records the head has moved, if it was written
     if moved is None:
         when["size"] = {"$lt": TAIL_BYTES}
     elif found is not None:
@@ -174,9 +174,9 @@ def _condition(found: Session | None, commit: Commit, moved: Moved | None) -> Do
 
 def _change(commit: Commit, one: Doc, moved: Moved | None) -> Doc:
     batch = commit.batch
-    fields: Doc = {"last": Binary(commit.attempt), "seq": Int64(commit.end), **commit.then, **ending(batch.records)}
+    fields: Doc = {"last": commit.attempt, "seq": Int64(commit.end), **commit.then, **ending(batch.records)}
     if batch.summary:
-        fields["summary"] = Binary(batch.summary)
+        fields["summary"] = batch.summary
     change: Doc = {"$set": fields, "$inc": {"n": Int64(1)}}
     if moved is None:
         change["$push"] = {"tail": one}
@@ -195,4 +195,4 @@ def _change(commit: Commit, one: Doc, moved: Moved | None) -> Doc:
 
 def ending(records: tuple[Record, ...]) -> Doc:
     """The chain digest at the end of the log, if it moves."""
-    return {"chain": Binary(records[-1].chain)} if records else {}
+    return {"chain": records[-1].chain} if records else {}

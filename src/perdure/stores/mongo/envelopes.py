@@ -6,7 +6,6 @@ one that is marked *dead*, as that of a family whose last session goes, takes th
 
 from __future__ import annotations
 
-from bson import Binary
 from pymongo.errors import DuplicateKeyError
 
 from perdure import faults
@@ -33,11 +32,11 @@ class Envelopes:
     def put_of_store(self, new: bytes, *, seen: bytes | None, mark: bytes) -> bool:
         """Replaces the one that was seen. False: another is there. `mark` tells a second try of the same."""
         faults.reach("envelope.inside")
-        old = {"_id": PLACE, "envelope": None if seen is None else Binary(seen)}
-        change = {"$set": {"envelope": Binary(new), "by": Binary(mark)}}
+        old = {"_id": PLACE, "envelope": seen}
+        change = {"$set": {"envelope": new, "by": mark}}
         if self._link.place.update_one(old, change).matched_count:
             return True
-        return self._link.place.find_one({"_id": PLACE, "by": Binary(mark)}, {"_id": 1}) is not None
+        return self._link.place.find_one({"_id": PLACE, "by": mark}, {"_id": 1}) is not None
 
     def of(self, family: bytes) -> bytes | None:
         """That of a family which has a session."""
@@ -70,15 +69,15 @@ class Envelopes:
 
     def mark_dead(self, family: bytes, *, mark: bytes) -> None:
         """The first step of its removal."""
-        self._all.update_one({"_id": Binary(family)}, {"$set": {"dead": Binary(mark)}})
+        self._all.update_one({"_id": family}, {"$set": {"dead": mark}})
 
     def drop_dead(self, family: bytes, *, mark: bytes) -> None:
         """The last step; durable on return."""
-        self._all.delete_one({"_id": Binary(family), "dead": Binary(mark)})
+        self._all.delete_one({"_id": family, "dead": mark})
 
     def _find(self, family: bytes) -> Doc | None:
         """The document of a family, if it counts; then it counts for ever, whatever becomes of who brought it."""
-        doc = self._all.find_one({"_id": Binary(family)})
+        doc = self._all.find_one({"_id": family})
         if doc is None or doc.get("of") is None:
             return doc
         maker = {"_id": doc["of"], "made": doc["by"], **VISIBLE}
@@ -91,11 +90,11 @@ class Envelopes:
 
     def _write(self, family: bytes, new: bytes, *, seen: Doc | None, mark: bytes, of: bytes | None) -> bool:
         """Writes it in the place of what was seen, or of what does not count. False: something else is there by now."""
-        doc: Doc = {"_id": Binary(family), "envelope": Binary(new), "by": Binary(mark)}
+        doc: Doc = {"_id": family, "envelope": new, "by": mark}
         if of is not None:
-            doc["of"] = Binary(of)
+            doc["of"] = of
         if seen is None:
-            void = self._all.find_one({"_id": Binary(family)})
+            void = self._all.find_one({"_id": family})
             if void is None:
                 return self._insert(doc)
             if void.get("of") is None:

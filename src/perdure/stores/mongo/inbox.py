@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 
-from bson import Binary
 from pymongo import ReturnDocument
 
 from perdure.errors import DamageError, LimitError
@@ -60,9 +59,7 @@ class Inbox:
     def remember(self, found: Session, taken: Collection[int]) -> None:
         """Keeps the marks of items that are about to be taken; durable on return."""
         marked = [item for item in found.inbox if item["n"] in taken and "m" in item]
-        docs = [
-            {**_mark_id(found, item["m"]), "s": Binary(found.key), "a": item["a"], "n": item["n"]} for item in marked
-        ]
+        docs = [{**_mark_id(found, item["m"]), "s": found.key, "a": item["a"], "n": item["n"]} for item in marked]
         insert_all(self._link.sent, docs)
 
     def forget(self, found: Session | None, taken: Collection[int]) -> None:
@@ -111,17 +108,17 @@ class Inbox:
     def _push(self, found: Session, sending: Sending) -> int | None:
         """Puts the item behind the others, if nothing was taken and nobody sent its mark since the look."""
         when = {
-            "_id": Binary(found.key),
+            "_id": found.key,
             **VISIBLE,
             "takes": found.doc["takes"],
-            "inbox.a": {"$ne": Binary(sending.attempt)},
+            "inbox.a": {"$ne": sending.attempt},
         }
-        item: Doc = {"n": {"$add": ["$sent", 1]}, "a": {"$literal": Binary(sending.attempt)}}
+        item: Doc = {"n": {"$add": ["$sent", 1]}, "a": {"$literal": sending.attempt}}
         if sending.mark is not None:
-            when["inbox.m"] = {"$ne": Binary(sending.mark)}
-            item["m"] = {"$literal": Binary(sending.mark)}
+            when["inbox.m"] = {"$ne": sending.mark}
+            item["m"] = {"$literal": sending.mark}
         if kept_inside([sending.content], inline=INLINE_BYTES)[0]:
-            content: Any = Binary(sending.content)
+            content: Any = sending.content
         else:
             put = self._parts.put(found.key, {_NUMBER: sending.content}, attempt=new_attempt())
             content, when["fence"] = stored_body(put[_NUMBER]), found.fence
@@ -154,4 +151,4 @@ def _number(found: Session, item: Any) -> int:
 
 
 def _mark_id(found: Session, mark: bytes) -> Doc:
-    return {"_id": Binary(sha256(found.key + mark).digest())}
+    return {"_id": sha256(found.key + mark).digest()}

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 
-from bson import Binary
-
 from perdure import faults
 from perdure.stores import refusals
 from perdure.stores.contract import Batch, Change, Lease
@@ -55,7 +53,7 @@ class Keeping:
             Batch(batch.records, batch.points, batch.marks, batch.keyframes, batch.summary, batch.taken),
             end,
             judge=lambda found: self._still(found, seen, head=head, mark=mark),
-            when={**seen_as(seen, head=head), "fence": Binary(mark)},
+            when={**seen_as(seen, head=head), "fence": mark},
             then={"over": over},
             point="amend.inside",
             listed=False,
@@ -78,8 +76,8 @@ class Keeping:
 
     def _arm(self, seen: Lease, *, head: int, mark: bytes) -> None:
         """Moves the fence, so that whoever comes into the family from now on moves it again."""
-        here = {"_id": Binary(key_of(seen.session)), **seen_as(seen, head=head)}
-        if not self._link.sessions.update_one(here, {"$set": {"fence": Binary(mark), "armed": True}}).matched_count:
+        here = {"_id": key_of(seen.session), **seen_as(seen, head=head)}
+        if not self._link.sessions.update_one(here, {"$set": {"fence": mark, "armed": True}}).matched_count:
             check_seen(self._sessions.look(seen.session), seen, head=head)
             raise refusals.joined(seen.session)
 
@@ -103,8 +101,8 @@ class Keeping:
         self._chunks.mark_dead(family, digests, mark=mark)
         self._check_whole(family, seen, one=True)
         for lease, head in seen.items():
-            here = {"_id": Binary(key_of(lease.session)), **seen_as(lease, head=head), "over": None}
-            if not self._link.sessions.update_one(here, {"$set": {"fence": Binary(mark)}}).matched_count:
+            here = {"_id": key_of(lease.session), **seen_as(lease, head=head), "over": None}
+            if not self._link.sessions.update_one(here, {"$set": {"fence": mark}}).matched_count:
                 self._as_seen(lease, head=head)
                 raise refusals.joined(lease.session)
         faults.reach("sweep.inside")
@@ -132,8 +130,8 @@ class Keeping:
             self._amendments.carry_over(found)
         there = self._parts.attempts(found.key)
         if there:
-            here = {"_id": Binary(found.key), **VISIBLE}
-            self._link.sessions.update_one(here, {"$set": {"fence": Binary(new_attempt())}})
+            here = {"_id": found.key, **VISIBLE}
+            self._link.sessions.update_one(here, {"$set": {"fence": new_attempt()}})
             self._parts.drop(found.key, there - self._named(self._sessions.look(session)))
 
     def _named(self, found: Session) -> set[bytes]:
@@ -142,7 +140,7 @@ class Keeping:
         if found.over is not None:
             named.add(bytes(found.over["x"]))
         docs = [{"r": parts_of(one, "r"), "q": one["q"]} for one in found.tail]
-        for doc in chain(self._link.records.find({"s": Binary(found.key)}, {"r": 1, "q": 1}), docs):
+        for doc in chain(self._link.records.find({"s": found.key}, {"r": 1, "q": 1}), docs):
             bodies = [row.body for row in rows_in(found.id, doc["r"], end=doc["q"])]
             named |= {body.attempt for body in bodies if isinstance(body, Outside)}
         return named
@@ -156,7 +154,7 @@ class Keeping:
     def _delete(self, session: str) -> None:
         patience = self._link.patience()
         while True:
-            doc = self._link.sessions.find_one({"_id": Binary(key_of(session))})
+            doc = self._link.sessions.find_one({"_id": key_of(session)})
             if doc is None or doc.get("hidden") is not None:
                 raise refusals.unknown(session, url=self._link.url)
             if doc.get("erased") or self._bury(session_in(session, doc)):
@@ -167,20 +165,20 @@ class Keeping:
 
     def _bury(self, found: Session) -> bool:
         """Puts a tombstone in the place of its document. False: somebody came."""
-        here, mark = {"_id": Binary(found.key), **VISIBLE}, Binary(new_attempt())
+        here, mark = {"_id": found.key, **VISIBLE}, new_attempt()
         self._link.sessions.update_one(here, {"$set": {"fence": mark, "armed": True}})
         forks = self._sessions.forks(found.key)
         if forks:
             raise refusals.has_forks(found.id, forks=forks)
         self._envelopes.settle(found.family_key)
         faults.reach("erase.inside")
-        tombstone = {"erased": True, "f": Binary(found.family_key)}
+        tombstone = {"erased": True, "f": found.family_key}
         return self._link.sessions.replace_one({**here, "fence": mark}, tombstone).matched_count == 1
 
     def _clear(self, key: bytes, family: bytes) -> None:
         """Removes what stood elsewhere, of the family, too, if nobody is left of it."""
         for documents in (self._link.records, self._link.index, self._link.parts, self._link.sent):
-            documents.delete_many({"s": Binary(key)})
+            documents.delete_many({"s": key})
         if self._sessions.kin(family):
             return
         mark = new_attempt()

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
 import ormsgpack
-from bson import Binary, Int64
+from bson import Int64
 
 from perdure import clock
 from perdure.errors import DamageError
@@ -66,14 +66,14 @@ def new_attempt() -> bytes:
     return clock.new_bytes(12)
 
 
-def row_id(key: bytes, number: int) -> Binary:
+def row_id(key: bytes, number: int) -> bytes:
     """The id of a document that begins with this commit of a session."""
-    return Binary(key + number.to_bytes(8, "big"))
+    return key + number.to_bytes(8, "big")
 
 
-def blob(text: str) -> Binary:
-    """Text as it is, lone surrogates included. A `Binary` is equal to no bytes: it is to be sent, not compared."""
-    return Binary(text.encode(errors="surrogatepass"))
+def blob(text: str) -> bytes:
+    """Text as it is, lone surrogates included."""
+    return text.encode(errors="surrogatepass")
 
 
 def text(stored: Any) -> str:
@@ -90,8 +90,8 @@ def text(stored: Any) -> str:
 def stored_body(body: Where) -> Any:
     """A body as it stands in a document of its own kind: of a chunk, an item, an amendment."""
     if isinstance(body, Outside):
-        return {"x": Binary(body.attempt), "n": body.count, "l": Int64(body.length)}
-    return Binary(body)
+        return {"x": body.attempt, "n": body.count, "l": Int64(body.length)}
+    return body
 
 
 def body_in(stored: Any, *, of: str) -> Where:
@@ -107,6 +107,8 @@ def body_in(stored: Any, *, of: str) -> Where:
 
 def kept_inside(bodies: Sequence[bytes], *, inline: int = INLINE_BYTES) -> list[bool]:
     """Which of the bodies of a commit stand in its entry."""
+    if sum(map(len, bodies)) <= min(inline, ENTRY_BYTES):
+        return [True] * len(bodies)
     limit = inline if sum(len(body) for body in bodies if len(body) <= inline) <= ENTRY_BYTES else SHORT_BYTES
     return [len(body) <= limit for body in bodies]
 
@@ -158,18 +160,18 @@ def rows_in(session: str, packed: Any, *, end: Any) -> list[Row]:
     return [Row(session, first + place, one) for place, one in enumerate(stored)]
 
 
-def packed_rows(rows: Iterable[Row]) -> Binary:
+def packed_rows(rows: Iterable[Row]) -> bytes:
     """Records as they stand in a document."""
-    return Binary(ormsgpack.packb([row.stored for row in rows]))
+    return ormsgpack.packb([row.stored for row in rows])
 
 
 def _packed_body(body: Where) -> Any:
     return [body.attempt, body.count, body.length] if isinstance(body, Outside) else bytes(body)
 
 
-def _packed_records(records: Iterable[Record], bodies: Iterable[Where]) -> Binary:
+def _packed_records(records: Iterable[Record], bodies: Iterable[Where]) -> bytes:
     pairs = zip(records, bodies, strict=True)
-    return Binary(ormsgpack.packb([[r.epoch, KINDS[r.kind], r.time_us, r.chain, _packed_body(b)] for r, b in pairs]))
+    return ormsgpack.packb([[r.epoch, KINDS[r.kind], r.time_us, r.chain, _packed_body(b)] for r, b in pairs])
 
 
 def _unpacked(packed: Any) -> list[Any]:
@@ -193,12 +195,9 @@ class Index:
     keyframes: list[tuple[int, int]]
     marks: list[tuple[bytes, int]]
 
-    def packed(self) -> Binary:
+    def packed(self) -> bytes:
         """As it stands in a document."""
-        points = [
-            [p.seq, p.parent, p.flags, None if p.name is None else bytes(blob(p.name)), p.time_us] for p in self.points
-        ]
-        return Binary(ormsgpack.packb([points, self.keyframes, self.marks]))
+        return _packed_index(self.points, self.keyframes, self.marks)
 
     def without(self, gone: Index) -> Index:
         """What is left of it when these points, keyframes of these snapshots, and marks have gone."""
@@ -208,6 +207,13 @@ class Index:
             [pair for pair in self.keyframes if pair[0] not in keyframes],
             [mark for mark in self.marks if mark not in gone.marks],
         )
+
+
+def _packed_index(
+    points: Iterable[Point], keyframes: Sequence[tuple[int, int]], marks: Sequence[tuple[bytes, int]]
+) -> bytes:
+    rows = [[p.seq, p.parent, p.flags, None if p.name is None else blob(p.name), p.time_us] for p in points]
+    return ormsgpack.packb([rows, keyframes, marks])
 
 
 def index_in(packed: Any) -> Index:
@@ -250,11 +256,11 @@ def are_numbers(*found: Any) -> bool:
 
 def entry(batch: Batch, bodies: Iterable[Where], *, attempt: bytes, end: int) -> Doc:
     """What one commit adds to the log, which ends at `end` then."""
-    found: Doc = {"a": Binary(attempt), "q": Int64(end)}
+    found: Doc = {"a": attempt, "q": Int64(end)}
     if batch.records:
         found["r"] = _packed_records(batch.records, bodies)
     if batch.points or batch.keyframes or batch.marks:
-        found["i"] = Index([*batch.points], [*batch.keyframes], [*batch.marks]).packed()
+        found["i"] = _packed_index(batch.points, batch.keyframes, batch.marks)
     return found
 
 
@@ -273,7 +279,7 @@ def documents_of(key: bytes, entries: Sequence[Doc], *, number: int, after: int)
 
     The first of them is commit `number` of the session, and follows record `after`.
     """
-    about = {"s": Binary(key), "f": Int64(after), "q": entries[-1]["q"], "n": Int64(number), "c": len(entries), "v": 0}
+    about = {"s": key, "f": Int64(after), "q": entries[-1]["q"], "n": Int64(number), "c": len(entries), "v": 0}
     rows = [packed for one in entries for packed in parts_of(one, "r")]
     index: Doc = {"_id": row_id(key, number), **about, "a": [one["a"] for one in entries]}
     index |= indexed([packed for one in entries for packed in parts_of(one, "i")])
@@ -282,4 +288,4 @@ def documents_of(key: bytes, entries: Sequence[Doc], *, number: int, after: int)
 
 def indexed(packed: list[Any]) -> Doc:
     """The fields of a document of the index: what it says, and the marks that it is found by."""
-    return {"i": packed, "m": [Binary(mark) for mark in dict.fromkeys(mark for mark, _ in index_in(packed).marks)]}
+    return {"i": packed, "m": list(dict.fromkeys(mark for mark, _ in index_in(packed).marks))}

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from threading import Event
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -59,8 +58,8 @@ class Link:
     def __init__(self, address: Address, *, busy_s: float) -> None:
         self.url, self.busy_s = address.shown, busy_s
         self._address, self._pid, self._closed = address, os.getpid(), False
-        self._never = Event()
-        with self._told():
+        self._never, self._told = Event(), _Told(self)
+        with self._told:
             self.client: MongoClient[Doc] = MongoClient(address.without(OWN_OPTIONS), **_settings(address, busy_s))
             self.database = self._opened(address.path)
             self.sessions = self.database["perdure_sessions"]
@@ -90,7 +89,7 @@ class Link:
         while True:
             self.check()
             try:
-                with self._told():
+                with self._told:
                     return work()
             except PassingError as error:
                 patience.wait(error)
@@ -121,21 +120,31 @@ class Link:
         """For what the place could not do."""
         return StoreFailedError(f"{self.url}: {why}")
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turns what the driver raises into what a store raises."""
-        try:
-            yield
-        except (ConfigurationError, InvalidName) as error:
-            raise StoreUrlError(f"{self.url}: {self.said(error)}") from error
-        except (DocumentTooLarge, BSONError, OverflowError) as error:
-            raise _too_large(self.url) from error
-        except PyMongoError as error:
-            if passes(error):
-                raise PassingError(error) from error
-            if is_too_large(error):
-                raise _too_large(self.url) from error
-            raise self.failed(self.said(error)) from error
+    def meaning(self, error: BaseException) -> PerdureError | None:
+        """What a store raises instead of what the driver raised; None: it is to be left as it is."""
+        if isinstance(error, (ConfigurationError, InvalidName)):
+            return StoreUrlError(f"{self.url}: {self.said(error)}")
+        if isinstance(error, (DocumentTooLarge, BSONError, OverflowError)):
+            return _too_large(self.url)
+        if not isinstance(error, PyMongoError):
+            return None
+        if passes(error):
+            return PassingError(error)
+        return _too_large(self.url) if is_too_large(error) else self.failed(self.said(error))
+
+
+class _Told:
+    """While it is entered, what the driver raises becomes what a store raises."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        meaning = self._link.meaning(error) if error is not None else None
+        if meaning is not None:
+            raise meaning from error
 
 
 class Patience:

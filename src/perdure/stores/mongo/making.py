@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bson import Binary, Int64
+from bson import Int64
 from pymongo.errors import DuplicateKeyError
 
 from perdure import faults
@@ -76,7 +76,7 @@ class Makers:
         try:
             self._fill(making, attempt)
         except PerdureError:
-            self._sessions.hold_up([{"_id": Binary(key_of(making.lease.session)), "hidden": Binary(attempt)}])
+            self._sessions.hold_up([{"_id": key_of(making.lease.session), "hidden": attempt}])
             raise
         making.reach()
         self._show(making, attempt)
@@ -84,7 +84,7 @@ class Makers:
     def _base(self, making: Making) -> Session:
         """The session that a fork goes on from, if it may."""
         session, base = making.lease.session, making.base or Base("", 0)
-        there = self._link.sessions.find_one({"_id": Binary(key_of(session)), "hidden": None}, {"made": 1, "erased": 1})
+        there = self._link.sessions.find_one({"_id": key_of(session), "hidden": None}, {"made": 1, "erased": 1})
         if there is not None and there.get("made") not in making.tried:
             raise refusals.erased(session) if there.get("erased") else refusals.exists(session)
         found = self._sessions.look(base.session)
@@ -98,7 +98,7 @@ class Makers:
         if base is not None and making.base is not None:
             bases = [*base.doc["bases"], {"id": making.base.session, "q": Int64(making.base.seq)}]
             seam = Int64(making.base.seq)
-            doc |= {"base": Binary(base.key), "bases": bases, "seam": seam, "start": seam}
+            doc |= {"base": base.key, "bases": bases, "seam": seam, "start": seam}
         if batch.records:
             bodies, _ = self._commits.put_bodies(key_of(making.lease.session), batch)
             one = entry(batch, bodies, attempt=attempt, end=making.end)
@@ -107,15 +107,15 @@ class Makers:
                 "size": size_of(one),
                 "n": Int64(1),
                 "seq": Int64(making.end),
-                "last": Binary(attempt),
+                "last": attempt,
             }
-            doc |= {"summary": Binary(batch.summary), **ending(batch.records)}
+            doc |= {"summary": batch.summary, **ending(batch.records)}
         making.size = doc["size"]
-        return doc | ({"hidden": Binary(attempt), "size": CLOSED} if making.needs_more else {})
+        return doc | ({"hidden": attempt, "size": CLOSED} if making.needs_more else {})
 
     def _insert(self, making: Making, doc: Doc, attempt: bytes) -> bool:
         """Inserts the document. False: an earlier try has made the session."""
-        here = {"_id": Binary(key_of(making.lease.session))}
+        here = {"_id": key_of(making.lease.session)}
         making.tried.add(attempt)
         change = {"$setOnInsert": doc, "$currentDate": _STAMPS}
         try:
@@ -136,8 +136,8 @@ class Makers:
         session, batch = making.lease.session, making.batch
         if making.base is not None:
             base = self._base(making)
-            armed = {"f": Binary(base.family_key), "armed": True}
-            self._link.sessions.update_many(armed, {"$set": {"fence": Binary(attempt)}, "$unset": {"armed": 1}})
+            armed = {"f": base.family_key, "armed": True}
+            self._link.sessions.update_many(armed, {"$set": {"fence": attempt}, "$unset": {"armed": 1}})
             family = self._base(making).family_key
         else:
             family = family_key(making.family or session)
@@ -148,7 +148,7 @@ class Makers:
             self._envelopes.put_first(family, batch.envelope, of=key, attempt=attempt, session=session)
 
     def _show(self, making: Making, attempt: bytes) -> None:
-        hidden = {"_id": Binary(key_of(making.lease.session)), "hidden": Binary(attempt), "fence": None}
+        hidden = {"_id": key_of(making.lease.session), "hidden": attempt, "fence": None}
         change = {"$unset": {"hidden": 1}, "$set": {"size": making.size}, "$currentDate": _STAMPS}
         if not self._link.sessions.update_one(hidden, change).matched_count:
             raise PassingError(f"{making.lease.session}: others change its family")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from bson import Binary
 from pymongo.errors import BulkWriteError
 
 from perdure.errors import DamageError
@@ -48,13 +47,13 @@ class Parts:
 
     def attempts(self, key: bytes) -> set[bytes]:
         """Who wrote what is there."""
-        return {bytes(doc["x"]) for doc in self._link.parts.find({"s": Binary(key)}, {"x": 1, "_id": 0})}
+        return {bytes(doc["x"]) for doc in self._link.parts.find({"s": key}, {"x": 1, "_id": 0})}
 
     def drop(self, key: bytes, attempts: Iterable[bytes]) -> None:
         """Removes what these wrote; durable on return."""
-        gone = [Binary(attempt) for attempt in attempts]
+        gone = list(attempts)
         if gone:
-            self._link.parts.delete_many({"s": Binary(key), "x": {"$in": gone}})
+            self._link.parts.delete_many({"s": key, "x": {"$in": gone}})
 
     def drop_body(self, key: bytes, where: Where, number: int) -> None:
         """Removes one body; durable on return."""
@@ -95,12 +94,12 @@ def _pieces(key: bytes, bodies: Mapping[int, bytes], *, attempt: bytes) -> Itera
         for place in range(_count(body)):
             piece = body[place * PIECE_BYTES : (place + 1) * PIECE_BYTES]
             one = _id(key, attempt, number, place)
-            yield {"_id": one, "s": Binary(key), "x": Binary(attempt), "d": Binary(piece)}
+            yield {"_id": one, "s": key, "x": attempt, "d": piece}
 
 
 def _count(body: bytes) -> int:
     return max(1, -(-len(body) // PIECE_BYTES))
 
 
-def _id(key: bytes, attempt: bytes, number: int, place: int) -> Binary:
-    return Binary(key + attempt + number.to_bytes(8, "big") + place.to_bytes(4, "big"))
+def _id(key: bytes, attempt: bytes, number: int, place: int) -> bytes:
+    return key + attempt + number.to_bytes(8, "big") + place.to_bytes(4, "big")

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from bson import Binary
-
 from perdure.errors import DamageError
 from perdure.log import Record
 from perdure.stores import refusals
@@ -99,7 +97,7 @@ class Reading:
                 yield [(segment, row) for row in segment.tail() if first < row.seq <= last]
 
     def _page(self, segment: Segment, first: int, last: int) -> list[Row]:
-        wanted = {"s": Binary(segment.found.key), "q": {"$gt": first}, "f": {"$lt": min(last, segment.found.start)}}
+        wanted = {"s": segment.found.key, "q": {"$gt": first}, "f": {"$lt": min(last, segment.found.start)}}
         docs = self._link.records.find(wanted).sort([("q", 1), ("n", 1)]).limit(_PAGE_COUNT)
         return [row for doc in docs for row in segment.rows(doc) if first < row.seq <= last]
 
@@ -146,7 +144,7 @@ class Reading:
     def _beside(self, segment: Segment, seq: int) -> list[Row]:
         if seq > segment.found.start:
             return list(segment.tail())
-        wanted = {"s": Binary(segment.found.key), "q": {"$gte": seq}, "f": {"$lt": seq}}
+        wanted = {"s": segment.found.key, "q": {"$gte": seq}, "f": {"$lt": seq}}
         docs = self._link.use(lambda: list(self._link.records.find(wanted).sort("q", 1).limit(1)))
         return [row for doc in docs for row in segment.rows(doc)]
 
@@ -169,7 +167,7 @@ class Reading:
     def marks(self, session: str, mark: bytes | None = None) -> list[tuple[bytes, int]]:
         """The marks of a log, or this one of them, each place once."""
         found: dict[tuple[bytes, int], None] = {}
-        for segment, index in self._index(session, {} if mark is None else {"m": Binary(mark)}):
+        for segment, index in self._index(session, {} if mark is None else {"m": mark}):
             there = (one for one in index.marks if one[1] <= segment.last)
             found |= dict.fromkeys(one for one in there if mark is None or one[0] == mark)
         return list(found)
@@ -178,7 +176,7 @@ class Reading:
         """What the index of a log says, as it is to be seen, in the order of the commits."""
         found: list[tuple[Segment, Index]] = []
         for segment in self.segments(session):
-            wanted = {"s": Binary(segment.found.key), **(more or {})}
+            wanted = {"s": segment.found.key, **(more or {})}
             docs = list(self._link.index.find(wanted, {"n": 1, "i": 1, "_id": 0}))
             docs = [doc for doc in docs if are_numbers(doc.get("n")) and doc["n"] < segment.found.doc["moved"]]
             docs.sort(key=lambda doc: int(doc["n"]))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from bson import Binary, Int64
+from bson import Int64
 
 from perdure import clock
 from perdure.errors import DamageError
@@ -21,7 +21,7 @@ from perdure.stores.ids import check_session_id
 from perdure.stores.mongo.layout import Doc, are_numbers, blob, family_key, key_of, text
 from perdure.stores.mongo.link import Link
 
-NOBODY: Final = Binary(b"")
+NOBODY: Final = b""
 VISIBLE: Final[Doc] = {"hidden": None, "erased": None}
 _HEAD: Final = dict.fromkeys(("id", "family", "seq", "chain", "epoch", "summary", "bases", "hidden", "erased"), 1)
 _LEASE: Final = dict.fromkeys(("owner", "epoch", "counter", "hidden", "erased"), 1)
@@ -113,20 +113,20 @@ class Sessions:
 
     def find(self, session: str) -> Session | None:
         """The same, None for one that never was. Raises for one that was erased."""
-        doc = self._all.find_one({"_id": Binary(key_of(check_session_id(session)))})
+        doc = self._all.find_one({"_id": key_of(check_session_id(session))})
         if doc is None or doc.get("hidden") is not None:
             return None
         return session_in(session, doc)
 
     def head(self, session: str) -> Head:
         """Where its log ends, without its newest commits."""
-        doc = self._all.find_one({"_id": Binary(key_of(check_session_id(session)))}, _HEAD)
+        doc = self._all.find_one({"_id": key_of(check_session_id(session))}, _HEAD)
         return head_in(self._there(session, doc))
 
     def lease(self, session: str, *more: str) -> tuple[Lease, Doc]:
         """Its newest lease, and the document with these fields besides."""
         wanted = _LEASE | dict.fromkeys(more, 1)
-        doc = self._there(session, self._all.find_one({"_id": Binary(key_of(check_session_id(session)))}, wanted))
+        doc = self._there(session, self._all.find_one({"_id": key_of(check_session_id(session))}, wanted))
         return lease_in(session, doc), doc
 
     def heads(self, prefix: str) -> list[Head]:
@@ -140,18 +140,18 @@ class Sessions:
 
     def documents(self, keys: Iterable[bytes], *fields: str) -> dict[bytes, Doc]:
         """These documents, or these fields of them, by their keys."""
-        wanted = {"_id": {"$in": [Binary(key) for key in keys]}}
+        wanted = {"_id": {"$in": list(keys)}}
         return {bytes(doc["_id"]): doc for doc in self._all.find(wanted, dict.fromkeys(fields, 1) or None)}
 
     def kin(self, family: bytes) -> list[str]:
         """The ids of a family's sessions. Those that are about to be made will be made anew."""
-        there = list(self._all.find({"f": Binary(family), "erased": None}, {"id": 1, "hidden": 1}))
+        there = list(self._all.find({"f": family, "erased": None}, {"id": 1, "hidden": 1}))
         self.hold_up([doc for doc in there if doc.get("hidden") is not None])
         return [doc["id"] for doc in there if doc.get("hidden") is None]
 
     def forks(self, key: bytes) -> list[str]:
         """The ids of the sessions whose logs go on from this one's. As with `kin`."""
-        there = list(self._all.find({"base": Binary(key), "erased": None}, {"id": 1, "hidden": 1}))
+        there = list(self._all.find({"base": key, "erased": None}, {"id": 1, "hidden": 1}))
         self.hold_up([doc for doc in there if doc.get("hidden") is not None])
         return [doc["id"] for doc in there if doc.get("hidden") is None]
 
@@ -216,13 +216,13 @@ def new_document(lease: Lease, *, family: str, attempt: bytes) -> Doc:
     return {
         "id": lease.session,
         "family": family,
-        "f": Binary(family_key(family)),
-        "made": Binary(attempt),
+        "f": family_key(family),
+        "made": attempt,
         **held_by(lease),
         **{name: Int64(0) for name in ("seq", "n", "moved", "start", "seam", "sent", "takes")},
         "size": 0,
-        "chain": Binary(GENESIS),
-        "summary": Binary(b""),
+        "chain": GENESIS,
+        "summary": b"",
         "tail": [],
         "inbox": [],
         "bases": [],

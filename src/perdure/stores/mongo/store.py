@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from bson import Binary, Int64
+from bson import Int64
 from pymongo import ReturnDocument, UpdateOne
 
 from perdure.errors import StoreUrlError
@@ -125,8 +125,8 @@ class MongoStore(Store):
         return lease
 
     def _claim(self, seen: Lease, lease: Lease, mark: bytes) -> None:
-        here = {"_id": Binary(key_of(check_session_id(seen.session)))}
-        taken = {**held_by(lease), "took": Binary(mark)}
+        here = {"_id": key_of(check_session_id(seen.session))}
+        taken = {**held_by(lease), "took": mark}
         change = {"$set": taken, "$currentDate": {"held": True}}
         if not self._link.sessions.update_one({**here, **VISIBLE, **held_by(seen)}, change).matched_count:
             newest, doc = self._sessions.lease(seen.session, "took")
@@ -142,7 +142,7 @@ class MongoStore(Store):
         if seen is None:
             self._makers.make(Making(lease, batch, end=end, point="append.inside"))
             return Held(lease)
-        then = {**held_by(lease), "took": Binary(new_attempt())}
+        then = {**held_by(lease), "took": new_attempt()}
         commit = Commit(
             session,
             batch,
@@ -187,7 +187,7 @@ class MongoStore(Store):
         return [
             Lease(lease.session, lease.epoch, lease.owner, int(doc["counter"]))
             for lease, doc in newest
-            if (doc.get("epoch"), doc.get("owner")) == (lease.epoch, bytes(blob(lease.owner)))
+            if (doc.get("epoch"), doc.get("owner")) == (lease.epoch, blob(lease.owner))
         ]
 
     def release(self, lease: Lease) -> None:
@@ -385,7 +385,7 @@ class MongoStore(Store):
 def _holder(lease: Lease) -> Doc:
     """The condition that whoever holds this lease holds it still."""
     return {
-        "_id": Binary(key_of(lease.session)),
+        "_id": key_of(lease.session),
         **VISIBLE,
         "epoch": Int64(lease.epoch),
         "owner": blob(lease.owner) if lease.owner else {"$in": []},
@@ -403,7 +403,7 @@ def _writable(batch: Batch, *, epoch: int | None, head: int) -> Doc:
 
 def _is(doc: Doc, lease: Lease) -> bool:
     return (doc.get("owner"), doc.get("epoch"), doc.get("counter")) == (
-        bytes(blob(lease.owner)),
+        blob(lease.owner),
         lease.epoch,
         lease.counter,
     )

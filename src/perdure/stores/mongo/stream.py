@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-from bson import Binary
 from pymongo.errors import OperationFailure, PyMongoError
 
 from perdure.stores.mongo.layout import key_of
@@ -66,7 +65,7 @@ class Stream:
     def _follow(self, sessions: dict[bytes, str]) -> None:
         """Rings for what comes, until others are waited for."""
         wanted: list[dict[str, Any]] = [
-            {"$match": {"documentKey._id": {"$in": [Binary(key) for key in sessions]}}},
+            {"$match": {"documentKey._id": {"$in": list(sessions)}}},
             {"$project": {"documentKey": 1}},
         ]
         with self._link.sessions.watch(wanted, max_await_time_ms=_LOOK_MS) as stream:
