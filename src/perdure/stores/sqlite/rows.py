@@ -6,7 +6,7 @@ Knows no lease rules, no files and no connections but the one it is given.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -315,6 +315,17 @@ def change(db: sqlite3.Connection, row: Row, session: str, change: Change) -> No
 def put_chunks(db: sqlite3.Connection, family: int, chunks: Mapping[bytes, bytes]) -> None:
     """Keeps these contents under their addresses."""
     db.executemany(SQL["put_chunk"], [(family, digest, content) for digest, content in chunks.items()])
+
+
+def chunks(db: sqlite3.Connection, session: str, family: int, digests: Iterable[bytes]) -> dict[bytes, bytes]:
+    """These chunks of the session's family, or `MissingError`."""
+    kept = {}
+    for digest in digests:
+        found = db.execute(SQL["chunk"], (family, digest)).fetchone()
+        if found is None or not isinstance(found[0], bytes):
+            raise refusals.missing_chunk(session, digest=digest)
+        kept[digest] = found[0]
+    return kept
 
 
 def kin(db: sqlite3.Connection, family: int) -> set[str]:

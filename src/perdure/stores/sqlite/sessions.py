@@ -9,7 +9,7 @@ import sqlite3
 
 from perdure.errors import SessionError
 from perdure.stores import refusals
-from perdure.stores.contract import Lease
+from perdure.stores.contract import Head, Lease
 from perdure.stores.sqlite import rows
 from perdure.stores.sqlite.rows import Row, Segment
 
@@ -26,6 +26,13 @@ class Sessions:
         if row is None:
             raise self.absent(db, session)
         return row
+
+    def head(self, db: sqlite3.Connection, session: str) -> Head:
+        """Where the log of a session that is there ends."""
+        found = rows.head(db, session)
+        if found is None:
+            raise self.absent(db, session)
+        return found
 
     def segments(self, db: sqlite3.Connection, session: str) -> list[Segment]:
         """The runs that its log is made of."""

@@ -196,8 +196,7 @@ class SqliteStore(SqliteCopies):
 
     def lease(self, session: str) -> Lease:
         """See `Store.lease`."""
-        with self._reader.transaction("DEFERRED") as db:
-            return self._sessions.row(db, session).lease
+        return self._reader.look(lambda db: self._sessions.row(db, session).lease)
 
     def append(self, session: str, batch: Batch, *, epoch: int | None, head: int) -> int:
         """See `Store.append`."""
@@ -236,8 +235,9 @@ class SqliteStore(SqliteCopies):
 
     def inbox(self, session: str, *, after: int = 0) -> list[Item]:
         """See `Store.inbox`."""
-        with self._reader.transaction("DEFERRED") as db:
-            return rows.inbox(db, session, self._sessions.row(db, session).number, after=after)
+        return self._reader.look(
+            lambda db: rows.inbox(db, session, self._sessions.row(db, session).number, after=after)
+        )
 
     def watch(self, session: str) -> Watch:
         """See `Store.watch`. Who is in this process rings, and from time to time one looks for the others."""
@@ -245,49 +245,47 @@ class SqliteStore(SqliteCopies):
 
     def read(self, session: str, *, after: int = 0, upto: int | None = None) -> Iterator[Record]:
         """See `Store.read`."""
-        with self._reader.transaction("DEFERRED") as db:
+
+        def read(db: sqlite3.Connection) -> tuple[list[Record], int]:
             row = self._sessions.row(db, session)
-            upto = row.seq if upto is None else min(upto, row.seq)
-            page = rows.page(db, rows.segments(db, session, row), after=after, upto=upto)
-        return self._pages(session, page, upto=upto)
+            end = row.seq if upto is None else min(upto, row.seq)
+            return rows.page(db, rows.segments(db, session, row), after=after, upto=end), end
+
+        page, end = self._reader.look(read)
+        return self._pages(session, page, upto=end)
 
     def read_at(self, session: str, seqs: Iterable[int]) -> list[Record]:
         """See `Store.read_at`."""
-        with self._reader.transaction("DEFERRED") as db:
+
+        def read(db: sqlite3.Connection) -> list[Record]:
             of = self._sessions.segments(db, session)
             return [rows.record_at(db, of, seq) for seq in seqs]
 
+        return self._reader.look(read)
+
     def head(self, session: str) -> Head:
         """See `Store.head`."""
-        with self._reader.transaction("DEFERRED") as db:
-            if (found := rows.head(db, session)) is None:
-                raise self._sessions.absent(db, session)
-            return found
+        return self._reader.look(lambda db: self._sessions.head(db, session))
 
     def heads(self, *, prefix: str = "") -> list[Head]:
         """See `Store.heads`."""
-        with self._reader.transaction("DEFERRED") as db:
-            return rows.heads(db, prefix=prefix)
+        return self._reader.look(lambda db: rows.heads(db, prefix=prefix))
 
     def points(self, session: str) -> list[Point]:
         """See `Store.points`."""
-        with self._reader.transaction("DEFERRED") as db:
-            return rows.points(db, self._sessions.segments(db, session))
+        return self._reader.look(lambda db: rows.points(db, self._sessions.segments(db, session)))
 
     def keyframes(self, session: str) -> list[tuple[int, int]]:
         """See `Store.keyframes`."""
-        with self._reader.transaction("DEFERRED") as db:
-            return rows.keyframes(db, self._sessions.segments(db, session))
+        return self._reader.look(lambda db: rows.keyframes(db, self._sessions.segments(db, session)))
 
     def find(self, session: str, mark: bytes) -> list[int]:
         """See `Store.find`."""
-        with self._reader.transaction("DEFERRED") as db:
-            return rows.marked(db, self._sessions.segments(db, session), mark)
+        return self._reader.look(lambda db: rows.marked(db, self._sessions.segments(db, session), mark))
 
     def marks(self, session: str) -> list[tuple[bytes, int]]:
         """See `Store.marks`."""
-        with self._reader.transaction("DEFERRED") as db:
-            found = rows.marks(db, self._sessions.segments(db, session))
+        found = self._reader.look(lambda db: rows.marks(db, self._sessions.segments(db, session)))
         if not all(type(mark) is bytes and type(seq) is int and 0 <= seq < 1 << 63 for mark, seq in found):
             raise DamageError(f"{session}: a row of the index of marks is not what was written")
         return found
@@ -303,15 +301,7 @@ class SqliteStore(SqliteCopies):
 
     def chunks(self, session: str, digests: Iterable[bytes]) -> dict[bytes, bytes]:
         """See `Store.chunks`."""
-        kept = {}
-        with self._reader.transaction("DEFERRED") as db:
-            family = self._sessions.row(db, session).family
-            for digest in digests:
-                found = db.execute(rows.SQL["chunk"], (family, digest)).fetchone()
-                if found is None or not isinstance(found[0], bytes):
-                    raise refusals.missing_chunk(session, digest=digest)
-                kept[digest] = found[0]
-        return kept
+        return self._reader.look(lambda db: rows.chunks(db, session, self._sessions.row(db, session).family, digests))
 
     def amend(
         self, session: str, batch: Batch, change: Change, *, seen: Lease, head: int, family: Collection[str]
@@ -332,8 +322,9 @@ class SqliteStore(SqliteCopies):
 
     def chunk_sizes(self, session: str) -> dict[bytes, int]:
         """See `Store.chunk_sizes`."""
-        with self._reader.transaction("DEFERRED") as db:
-            return dict(db.execute(rows.SQL["chunk_sizes"], (self._sessions.row(db, session).family,)))
+        return self._reader.look(
+            lambda db: dict(db.execute(rows.SQL["chunk_sizes"], (self._sessions.row(db, session).family,)))
+        )
 
     def drop_chunks(self, digests: Collection[bytes], *, seen: Mapping[Lease, int]) -> None:
         """See `Store.drop_chunks`."""
@@ -348,8 +339,7 @@ class SqliteStore(SqliteCopies):
 
     def envelope(self, session: str | None = None) -> bytes | None:
         """See `Store.envelope`."""
-        with self._reader.transaction("DEFERRED") as db:
-            return envelopes.get(db, self._family(db, session), session or self.url)
+        return self._reader.look(lambda db: envelopes.get(db, self._family(db, session), session or self.url))
 
     def put_envelope(self, session: str | None, new: bytes, *, seen: bytes | None) -> None:
         """See `Store.put_envelope`. The first one makes the table, in layout 2."""
@@ -367,8 +357,7 @@ class SqliteStore(SqliteCopies):
 
     def incarnation(self) -> int:
         """See `Store.incarnation`."""
-        with self._reader.connection() as db:
-            return incarnations.get(db, self.url)
+        return self._reader.look(lambda db: incarnations.get(db, self.url))
 
     def begin_incarnation(self, number: int) -> None:
         """See `Store.begin_incarnation`. The first one makes the file one of layout 2."""
@@ -436,8 +425,10 @@ class SqliteStore(SqliteCopies):
             yield from page
             after, page = page[-1].seq, []
             if after < upto:
-                with self._reader.transaction("DEFERRED") as db:
-                    page = rows.page(db, self._sessions.segments(db, session), after=after, upto=upto)
+                page = self._page(session, after=after, upto=upto)
+
+    def _page(self, session: str, *, after: int, upto: int) -> list[Record]:
+        return self._reader.look(lambda db: rows.page(db, self._sessions.segments(db, session), after=after, upto=upto))
 
     def _scrub(self, done: str) -> None:
         """Gives free pages back, and empties the log of what is gone, so that no byte of it stays."""
