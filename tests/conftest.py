@@ -7,6 +7,7 @@ survives the kill of a process in either; what a power cut leaves is found out b
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -26,3 +27,9 @@ if not FULL and "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_u
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 pytest_plugins = ["tests.servers.plugin"]
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays to the end: no search for garbage needs to walk it again."""
+    gc.collect()
+    gc.freeze()

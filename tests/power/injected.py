@@ -162,6 +162,7 @@ def main(told: dict[str, Any]) -> None:
             if not life["failed"]:
                 break
             sys.stdout.write(json.dumps(life | {"operation": operation}) + "\n")
+            sys.stdout.flush()
             number += step
 
 

@@ -116,7 +116,14 @@ def is_allowed_silence(trace: list[list[str]]) -> bool:
     return ((kind, path) == ("S", ".") and named) or is_told or not after
 
 
-def lives(
+def lives(library: Path, url: str, **told: Any) -> list[dict[str, Any]]:
+    """All of `each_life`, of which there is one at least."""
+    found = [*each_life(library, url, **told)]
+    assert found
+    return found
+
+
+def each_life(
     library: Path,
     url: str,
     *,
@@ -126,23 +133,31 @@ def lives(
     step: int = 1,
     operations: Collection[str] = (),
     spoiled: str = "",
-) -> list[dict[str, Any]]:
-    """All lives in which a call of these kinds fails: one of the first, the `step`-th after it, and so on.
+) -> Iterator[dict[str, Any]]:
+    """The lives in which a call of these kinds fails: one of the first, the `step`-th after it, and so on.
 
-    Lives that save, or do these operations; of a right build, or of one that is spoiled in this way.
+    Lives that save, or do these operations; of a right build, or of one that is spoiled in this way. Whoever has seen
+    enough closes it: those that are left are not lived.
     """
     memory = Path("/dev/shm")  # noqa: S108 - a new folder of our own: what is on no disk need not wait for one
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    with (
+        tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder,
+        tempfile.TemporaryFile() as errors,
+    ):
         told = {"folder": folder, "url": url, "kinds": kinds, "error": error, "count": count, "step": step}
         told |= {"operations": [*operations], "spoiled": spoiled}
         told["folders"] = [*filter(None, sys.path)]
         command = [sys.executable, "-S", "-E", injected.__file__, json.dumps(told)]
         environment = {"LD_PRELOAD": str(library)}
-        done = subprocess.run(command, env=environment, capture_output=True, check=False, text=True)
-    assert not done.returncode, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert found
-    return found
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors) as process:
+            assert process.stdout is not None
+            try:
+                yield from map(json.loads, process.stdout)
+            except GeneratorExit:
+                process.kill()
+                raise
+        errors.seek(0)
+        assert not process.returncode, errors.read().decode()
 
 
 def faults_of(life: dict[str, Any]) -> list[str]:

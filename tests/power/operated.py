@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
+from perdure import limits
 from perdure.errors import StoreFailedError
 from perdure.ops import portable, receiving
 from perdure.runtime.store import AgentStore
@@ -88,11 +89,12 @@ def template(told: dict[str, Any]) -> Path:
 
 
 def often() -> None:
-    """Keyframes come often, and an import is many commits."""
+    """Keyframes come often, an import is many commits, and what a failure has left held is soon free."""
     defaults = Keyframer.__init__.__kwdefaults__
     assert defaults is not None
     defaults["every"] = 5
     receiving.BATCH_BYTES = 2_000  # type: ignore[misc]
+    limits.LEASE_S = 0.5  # type: ignore[misc]
 
 
 # --- wrong builds ----------------------------------------------------------------------------------------------------

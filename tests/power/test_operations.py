@@ -5,13 +5,14 @@ It is seen at once, all else in the store is what it was, and done again it come
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from pathlib import Path
 
 import pytest
 
 from tests.power import injected
-from tests.power.lived import ALL, FULL, SHORT, STORES, faults_of, lives, unsafe_syncs
+from tests.power.lived import ALL, FULL, SHORT, STORES, each_life, faults_of, lives, unsafe_syncs
 from tests.power.operations import OPERATIONS
 
 pytestmark = pytest.mark.storm
@@ -50,7 +51,6 @@ CONTROLS = [
 
 @pytest.mark.parametrize(("spoiled", "operation"), CONTROLS)
 def test_a_build_that_takes_a_failure_for_a_success_is_caught(spoiled: str, operation: str, library: Path) -> None:
-    tried = lives(
-        library, STORES["sqlite"], kinds="WS", error=errno.EIO, step=5, operations=[operation], spoiled=spoiled
-    )
-    assert any(faults_of(life) for life in tried)
+    of = {"kinds": "WS", "error": errno.EIO, "step": 5, "operations": [operation], "spoiled": spoiled}
+    with contextlib.closing(each_life(library, STORES["sqlite"], **of)) as tried:
+        assert any(faults_of(life) for life in tried)
