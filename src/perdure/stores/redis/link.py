@@ -160,7 +160,7 @@ class Link:
         for call in calls:
             if call.longest > self.argument_bytes_max or call.size > _CALL_BYTES_MAX:
                 replies[call] = _too_long(call, self.argument_bytes_max, url=self.url)
-        waiting, patience = [call for call in calls if call not in replies], _Patience(self.target.busy_s)
+        waiting, patience = [call for call in calls if call not in replies] if replies else [*calls], None
         while waiting:
             trouble: Exception | None = None
             try:
@@ -171,6 +171,7 @@ class Link:
                 trouble = error
             waiting = [call for call in waiting if call not in replies]
             if waiting and trouble is not None:
+                patience = patience or _Patience(self.target.busy_s)
                 try:
                     self._bear(trouble, patience, written=any(call.script.writes and call.sent for call in waiting))
                 except PerdureError as error:

@@ -5,6 +5,7 @@ What a script does, and in which order its arguments come, stands in its file. I
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,9 @@ Word: TypeAlias = bytes | str | int
 """What an argument of a command may be."""
 
 _BYTES: Final = frozenset({bytes})
+_WORD: Final = re.compile(r"\w+")
+_PART: Final = re.compile(r"^(?=local )", re.MULTILINE)
+_NAMES: Final = re.compile(r"local (?:function )?([\w, ]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ def script(name: str) -> Script:
     first, _, own = _file(name).partition("\n")
     writes = "no-writes" not in first
     common = ("common", "writing", "lasting") if writes else ("common",)
-    text = "\n".join((first, *map(_file, common), own))
+    text = "\n".join((first, *_needed("\n".join(map(_file, common)), own), own))
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest().encode(), writes)
 
 
@@ -77,6 +81,18 @@ def plain(words: Sequence[Word]) -> Sequence[bytes]:
     if {*map(type, words)} == _BYTES:
         return words  # type: ignore[return-value]
     return [word if isinstance(word, bytes) else str(word).encode() for word in words]
+
+
+def _needed(common: str, own: str) -> list[str]:
+    """Of what scripts have in common, what this one names, and what that names: the server makes it anew each time."""
+    kept: list[str] = []
+    words = set(_WORD.findall(own))
+    for part in reversed(_PART.split(common)[1:]):
+        names = _WORD.findall(_NAMES.match(part)[1])  # type: ignore[index]
+        if words.intersection(names):
+            kept.insert(0, part.rstrip())
+            words.update(_WORD.findall(part))
+    return kept
 
 
 def _file(name: str) -> str:

@@ -93,23 +93,31 @@ local function check_incarnation(number)
   end
 end
 
--- A batch in the arguments: its end, chain, summary, six lengths, and then what they count.
+local LISTS = {'records', 'points', 'keyframes', 'marks', 'inbox', 'chunks'}
+local NOTHING = {1, 0}
+
+-- A batch in the arguments: its end, chain, summary, incarnation, six lengths, and then what they count. `kinds` are
+-- those that it has; of the inbox it has what is taken.
 local function batch_at(place)
+  local kinds, from = {}, place + 10
   local batch = {
     last = ARGV[place], chain = ARGV[place + 1], summary = ARGV[place + 2], incarnation = tonumber(ARGV[place + 3]),
+    kinds = kinds,
   }
-  local from = place + 10
-  for offset, name in ipairs({'records', 'points', 'keyframes', 'marks', 'taken', 'chunks'}) do
-    local length = tonumber(ARGV[place + 3 + offset])
-    batch[name] = {from, from + length - 1}
-    from = from + length
-  end
-  batch.after, batch.kinds = from, {}
-  for name, kind in pairs({records = 'records', points = 'points', keyframes = 'keyframes', marks = 'marks', taken = 'inbox'}) do
-    if batch[name][1] <= batch[name][2] then
-      table.insert(batch.kinds, kind)
+  for offset = 1, 6 do
+    local kind, length = LISTS[offset], tonumber(ARGV[place + 3 + offset])
+    if length == 0 then
+      batch[kind] = NOTHING
+    else
+      local last = from + length - 1
+      batch[kind] = {from, last}
+      from = last + 1
+      if OWN[kind] then
+        kinds[#kinds + 1] = kind
+      end
     end
   end
+  batch.after = from
   return batch
 end
 
@@ -132,7 +140,7 @@ local function check_chunks(family, batch)
 end
 
 local function check_taken(id, batch)
-  each(batch.taken, function(number)
+  each(batch.inbox, function(number)
     if redis.call('HEXISTS', key('inbox', id), number) == 0 then
       refuse('taken', id, number)
     end
@@ -141,7 +149,7 @@ end
 
 -- Writes all of a batch but the head. From here on nothing is refused.
 local function insert(row, batch)
-  put('HDEL', key('inbox', row.id), batch.taken)
+  put('HDEL', key('inbox', row.id), batch.inbox)
   put('HSET', key('chunks', row.family), batch.chunks)
   put('HSET', key('records', row.id), batch.records)
   put('HSET', key('points', row.id), batch.points)
