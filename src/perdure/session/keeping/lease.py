@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _BYTES_MAX: Final = 4096
 
+_AT_REST_S: Final = 0.01
+"""After this the opening that began to keep leases is over, and what is not urgent can be done."""
+
 POLL_S: Final = 0.05
 """How often a waiting opener looks whether the owner still lives."""
 
@@ -278,7 +281,8 @@ class Keeper:
             thread.join()
 
     def _renew(self) -> None:
-        background.stand_by()  # here no opening waits for that
+        if not self._wake.wait(_AT_REST_S):
+            background.stand_by()  # here no opening waits for that
         while not self._wake.wait(self._every_s):
             with self._lock:
                 leases = list(self._leases.values())
