@@ -79,6 +79,21 @@ def test_an_acknowledgement_waits_for_replicas_and_nothing_is_told_before(redis_
                 assert any("replica" in problem for problem in reader.health(deep=False).settings)
 
 
+def test_an_append_that_is_not_on_replicas_is_not_acknowledged(redis_server, url, store) -> None:
+    with open_store(f"{url}&wait_replicas=1") as waiting:
+        link = waiting._link  # type: ignore[attr-defined]
+        link.proof, proof = None, (*link.proof[:2], 50)
+        log = Log(waiting)
+        link.proof = proof
+        with pytest.raises(StoreFailedError, match="not yet on as many replicas"):
+            log.append(b"1")
+        assert store.head("s").seq == 1
+        for look in (lambda: waiting.head("s"), lambda: log.append(b"2")):
+            with pytest.raises(StoreFailedError, match="not yet on as many replicas"):
+                look()
+        assert store.head("s").seq == 1
+
+
 def test_a_replica_is_read_and_takes_no_writes(redis_server, url, store, admin, monkeypatch) -> None:
     filled(store)
     with RedisServer() as replica, Redis(host=replica.host, port=replica.port) as second:

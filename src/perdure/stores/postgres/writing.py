@@ -339,17 +339,17 @@ def _alone(one: Written, values: dict[str, Any]) -> list[str]:
 
     A save mostly has one record and one point: of one row the server makes no list, and so takes half as long.
     """
-    batch, parts, lists = one.batch, list[str](), list[str]()
-    for part in _READ:
-        rows = getattr(batch, part)
-        if not rows:
-            continue
-        if len(rows) == 1 and part in _SINGLE:
-            values |= _SINGLE[part](rows[0])
-            parts.append(part[:-1])
-        else:
-            lists.append(part)
-    return parts + _listed([one], lists, values) if lists else parts
+    batch, parts = one.batch, list[str]()
+    records, points = batch.records, batch.points
+    if len(records) == 1:
+        values |= _record(records[0])
+        parts.append("record")
+    if len(points) == 1:
+        values |= _point(points[0])
+        parts.append("point")
+    if len(records) > 1 or len(points) > 1 or batch.keyframes or batch.marks or batch.chunks or batch.taken:
+        parts += _listed([one], [part for part in _READ if part[:-1] not in parts], values)
+    return parts
 
 
 def _listed(some: Sequence[Written], lists: Iterable[str], values: dict[str, Any]) -> list[str]:
@@ -400,9 +400,6 @@ _READ: Final[dict[str, Callable[[Batch], Iterable[tuple[Any, ...]]]]] = {
     "taken": lambda batch: [(number,) for number in batch.taken],
 }
 """The rows that a batch has for each part: numbers, and then blobs."""
-
-_SINGLE: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {"records": _record, "points": _point}
-"""What the parts `record` and `point` of a statement are made of: one row alone. Number and chain are the new end's."""
 
 _BLOBS: Final = {
     "records": ("r_n", "r_chain", "r_body"),

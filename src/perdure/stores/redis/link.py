@@ -19,6 +19,7 @@ from perdure.stores import refusals
 from perdure.stores.redis.failures import LOST, is_denied, is_elsewhere, is_for_now, meaning, unproved, unreachable
 from perdure.stores.redis.scripts import Call, Word
 from perdure.stores.redis.target import Target
+from perdure.stores.redis.verdicts import is_done
 from perdure.stores.redis.wire import Wire, packed
 
 Reply: TypeAlias = Any
@@ -196,7 +197,7 @@ class Link:
                 unknown.add(call.script.text)
             elif isinstance(answer, ResponseError) and is_for_now(answer):
                 trouble = answer
-            elif proof and self._is_owing and isinstance(answer, list) and answer[0] == b"ok":
+            elif proof and self._is_owing and is_done(answer):
                 replies[call] = unproved(self.url)
             else:
                 replies[call] = answer

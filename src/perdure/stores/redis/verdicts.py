@@ -1,4 +1,7 @@
-"""What a script refuses, in our words. Its answer is "ok" and what it tells, or a verdict and what that is about."""
+"""What a script refuses, in our words.
+
+Its answer is "ok" and what it tells, or that alone if it is one number; or a verdict and what that is about.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,8 @@ class Asked(NamedTuple):
 
     def told(self, reply: Any) -> list[Any]:
         """What a script tells. Raises what it refuses."""
+        if isinstance(reply, int):
+            return [reply]
         verdict = reply[0] if isinstance(reply, list) and reply else reply
         if verdict == b"ok":
             return reply[1:]  # type: ignore[no-any-return]
@@ -37,6 +42,11 @@ class Asked(NamedTuple):
         if verdict not in _REFUSALS:
             raise DamageError(f"{self.url}: a script says what none of ours says: {verdict!r:.100}")
         raise _REFUSALS[verdict](self, reply[1:])
+
+
+def is_done(reply: Any) -> bool:
+    """Whether the script has done what it was asked for."""
+    return isinstance(reply, int) or (isinstance(reply, list) and bool(reply) and reply[0] == b"ok")
 
 
 def _name(about: list[Any]) -> str:
