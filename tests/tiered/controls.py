@@ -9,6 +9,7 @@ import pytest
 
 from perdure.stores.hot import Copy
 from perdure.stores.tiered import behind, carrying, evicting
+from perdure.stores.tiered.line import size_of
 from perdure.stores.tiered.view import Tiers, View
 
 Control = Callable[[pytest.MonkeyPatch], None]
@@ -33,7 +34,7 @@ def nothing_is_proved(patch: pytest.MonkeyPatch) -> None:
         if not copy:
             return usual(self, line, batch, epoch, head)
         line.epoch, line.copy = epoch, copy
-        return int(self._quickly(line, batch, epoch, head))
+        return int(self._quickly(line, batch, epoch, head, size_of(batch)))
 
     usual = behind.Behind._slowly
     patch.setattr(behind.Behind, "_slowly", slowly)

@@ -57,9 +57,10 @@ class Behind:
         """See `Store.append`."""
         line = self.lines.of(session)
         with line.writing:
-            if epoch is not None and self._is_quick(line, batch, epoch):
+            size = size_of(batch)
+            if epoch is not None and self._is_quick(line, batch, epoch, size):
                 try:
-                    return self._quickly(line, batch, epoch, head)
+                    return self._quickly(line, batch, epoch, head, size)
                 except PerdureError as error:
                     _log.info("%s: written to cold, as hot says: %s", session, error)
             return self._slowly(line, batch, epoch, head)
@@ -68,21 +69,21 @@ class Behind:
         """See `Store.submit`."""
         return self._submitting.submit(session, partial(self.append, session, batch, epoch=epoch, head=head))
 
-    def _is_quick(self, line: Line, batch: Batch, epoch: int) -> bool:
+    def _is_quick(self, line: Line, batch: Batch, epoch: int, size: int) -> bool:
         """Whether hot may acknowledge this."""
-        size = size_of(batch)
         if line.epoch != epoch or batch.taken or not batch.records or line.waits_s() > self._settings.behind_s:
             return False
         return size <= TOGETHER_BYTES and self._waiting + size <= self._settings.behind_bytes
 
-    def _quickly(self, line: Line, batch: Batch, epoch: int, head: int) -> int:
+    def _quickly(self, line: Line, batch: Batch, epoch: int, head: int, size: int) -> int:
         try:
             self._tiers.hot.append(line.session, batch, epoch=line.copy, head=head)
         except BaseException:
             line.epoch = None  # whether it is there is not known, and need not be
             raise
         with self._mutex:
-            self._waiting += line.add(batch, head=head, epoch=epoch)
+            line.add(batch, head=head, epoch=epoch, size=size)
+            self._waiting += size
         faults.reach("tier.ahead")
         self.copier.tell(line)
         return line.sent

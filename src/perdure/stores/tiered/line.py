@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from perdure import clock
 from perdure.log import Record
@@ -19,8 +18,7 @@ TOGETHER_BYTES: Final = 4 << 20
 """So much is written to the other tier in one append. A longer batch goes to cold first, whose limit may be lower."""
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
+class Queued(NamedTuple):
     """A batch that follows `head`, acknowledged at `since_s`."""
 
     batch: Batch
@@ -55,12 +53,10 @@ class Line:
         self._queue: deque[Queued] = deque()
         self._mutex = threading.Lock()
 
-    def add(self, batch: Batch, *, head: int, epoch: int) -> int:
-        """Queues what one tier has. How many bytes it is."""
-        size = size_of(batch)
+    def add(self, batch: Batch, *, head: int, epoch: int, size: int) -> None:
+        """Queues what one tier has, which is of this `size_of`."""
         with self._mutex:
             self._queue.append(Queued(batch, head, epoch, size, clock.monotonic_s()))
-        return size
 
     def next(self) -> tuple[Queued, ...]:
         """What is to be written next, together: batches that follow one another, though others may write, too."""
@@ -109,7 +105,10 @@ class Lines:
     def of(self, session: str) -> Line:
         """That of a session."""
         with self._mutex:
-            return self._lines.setdefault(session, Line(session))
+            line = self._lines.get(session)
+            if line is None:
+                line = self._lines[session] = Line(session)
+            return line
 
     def known(self, session: str) -> Line | None:
         """That of a session, if there is one."""
@@ -150,5 +149,4 @@ def together(queued: Sequence[Queued]) -> Batch:
 def size_of(batch: Batch) -> int:
     """Bytes of bodies, chunks and the index, about."""
     rows = len(batch.points) + len(batch.marks) + len(batch.records)
-    chunks: Mapping[bytes, bytes] = batch.chunks
-    return 64 * rows + sum(len(record.body) for record in batch.records) + sum(map(len, chunks.values()))
+    return 64 * rows + sum([len(record.body) for record in batch.records]) + sum(map(len, batch.chunks.values()))

@@ -61,13 +61,17 @@ class Through:
         """Hot is to be told, unless so much waits already that it is better begun anew."""
         if epoch is None:
             return
-        line = self.lines.of(session)
+        line, size = self.lines.of(session), size_of(batch)
+        told = batch
+        if batch.taken or batch.views or batch.envelope is not None:
+            told = replace(batch, taken=(), views=(), envelope=None)
         with self._mutex:
-            line.is_given_up |= self._untold + size_of(batch) > self._settings.behind_bytes
+            line.is_given_up |= self._untold + size > self._settings.behind_bytes
             if line.is_given_up:
                 return  # what waits goes, too, as soon as whoever tells hot comes to it: nobody waits for that here
             self._chunks.update(batch.chunks.keys())
-            self._untold += line.add(replace(batch, taken=(), views=(), envelope=None), head=head, epoch=epoch)
+            line.add(told, head=head, epoch=epoch, size=size)
+            self._untold += size
         self.copier.tell(line)
 
     def _tell(self, lines: Collection[Line]) -> list[Line]:
