@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 # Folders are listed too, so that a deleted file is noticed.
 SOURCES := $(shell find src -name __pycache__ -prune -o -print)
-# So many folders of tests at once: one more than CI has processors, as a test that waits for a server uses none. Each has a
-# process of its own, which holds its folder's tests and no others: what forks, and much here does, pays for all it holds.
-AT_ONCE := 3
-LONG := tests/crash tests/property tests/conformance
+# So many folders of tests at once: twice as many as CI has processors, as a test that waits for a server uses none. Each has
+# a process of its own, which holds its folder's tests and no others: what forks, and much here does, pays for all it holds.
+AT_ONCE := 4
+LONG := tests/conformance tests/crash tests/property tests/faults tests/cases
 TESTS := $(LONG) $(filter-out $(LONG),$(sort $(patsubst %/,%,$(dir $(wildcard tests/*/test_*.py)))))
 # Programs from Debian that tests run, by package.
 APT_PACKAGES := e2fsprogs gcc iproute2 iptables libc6-dev mount pgbouncer postgresql redis-server

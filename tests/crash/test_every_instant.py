@@ -342,6 +342,19 @@ def broken(kind: type[Passing]) -> Callable[[Path], Passing]:
 # --- the kit itself --------------------------------------------------------------------------------------------------
 
 
+def test_what_is_tried_again_is_tried_soon() -> None:
+    """Else each life would take an hour, and be given up long before."""
+
+    @perdure.action(effect="repeatable", retries=2, backoff_s=3600)
+    def stumbles() -> str:
+        happens("stumbles")
+        if outside.effects()["stumbles"] <= 2:
+            raise ConnectionError("try again")
+        return "up"
+
+    crash_everywhere(lambda s: stumbles(), effects=outside.effects, fresh=outside.clear, points=["effect.before"])
+
+
 def test_what_was_tried_is_told() -> None:
     report = crash_everywhere(saves_once, effects=outside.effects)
     assert report.reached == {f"append.{when}": 5 for when in ("before", "inside", "after")} | {

@@ -31,9 +31,11 @@ from perdure.errors import (
 )
 from perdure.log.action import Actions
 from perdure.log.branch import branch
+from perdure.recovery import failure_policy
 from perdure.runtime.store import AgentStore
 from perdure.session.face import Face
 from perdure.session.rules import call as calls
+from perdure.session.rules import core
 from perdure.session.rules.inbox import Inbox
 from perdure.stores import open_store
 from perdure.testing.doubts import Book, People
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
 
 RUNS_MAX: Final = 12
 """An agent that has not completed after so many runs of one process will not."""
+
+AGAIN_S: Final = 0.001
+"""Between the tries of an action, whatever it declares."""
 
 HOPELESS: Final = (DivergedError, KeyReusedError, NoProgressError)
 """What the same code will meet again."""
@@ -73,6 +78,7 @@ def run(
     book = Book(folder / "book.ndjson", moments)
     drawn = watch(store, book, trial.answers)
     watch_waits(moments)
+    wait_for_no_try()
     people = People(trial, store, book, before=before, unharmed=unharmed)
     try:
         result = to_the_end(trial, store, people)
@@ -219,6 +225,12 @@ def watch_waits(moments: Moments) -> None:
         return (yield from wait(inbox, wait_s))
 
     Inbox.wait = waiting  # type: ignore[method-assign, assignment]
+
+
+def wait_for_no_try() -> None:
+    """From now on what is tried again is tried soon: so many lives have no time to wait."""
+    for module in (core, failure_policy):
+        module.backoff_s = lambda *_, **__: AGAIN_S  # type: ignore[attr-defined]
 
 
 def _entries(store: AgentStore, session: str = SESSION) -> list[Entry]:
