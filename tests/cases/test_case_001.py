@@ -21,7 +21,7 @@ import pytest
 from perdure import values
 from perdure.errors import TagError, UnstorableError
 from perdure.values import PROTOCOLS, encode, registry
-from tests.cases.elsewhere import loaded_elsewhere
+from tests.elsewhere import loaded_elsewhere
 from tests.property.oracle import facts
 
 decode = partial(values.decode, pickled=True)

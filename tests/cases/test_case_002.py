@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.values import PROTOCOLS, Opaque, decode, encode
-from tests.cases.elsewhere import loaded_elsewhere, told_elsewhere
+from tests.elsewhere import loaded_elsewhere, told_elsewhere
 
 REGISTERED = """
 from dataclasses import dataclass

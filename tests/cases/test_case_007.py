@@ -13,7 +13,7 @@ import pytest
 
 import perdure
 from perdure.values import PROTOCOLS, decode, encode
-from tests.cases.elsewhere import loaded_elsewhere, told_elsewhere
+from tests.elsewhere import loaded_elsewhere, told_elsewhere
 
 CLASS = """
 from dataclasses import dataclass

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from tests.elsewhere import commanded
 
 CODE = """
 def effect():
@@ -21,9 +21,8 @@ def agent(s):
 
 
 def perdure(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "perdure.cli", *words, "--json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return done.returncode, json.loads(done.stdout)
+    status, printed, _ = commanded(*words, "--json", folder=folder)
+    return status, json.loads(printed)
 
 
 def test_asked_answered_and_gone_on_with_in_three_processes_and_folders(tmp_path: Path) -> None:

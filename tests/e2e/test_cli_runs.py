@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.elsewhere import commanded
+
 pytestmark = pytest.mark.timeout(60)
 
 AGENT = '''
@@ -79,9 +81,7 @@ class Folder:
 
     def run(self, *words: str) -> tuple[int, str, str]:
         """(exit status, stdout, stderr)."""
-        with self.start(*words) as process:
-            out, err = process.communicate()
-        return process.returncode, out, err
+        return commanded(*words, folder=self.path)
 
     def close(self) -> None:
         """From now on an agent at a gate says so and waits."""

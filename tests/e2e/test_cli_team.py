@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import perdure
+from tests.elsewhere import commanded
 
 ROOT = Path(__file__).resolve().parents[2]
 SOFTWARE, RESEARCH = (f"{ROOT}/examples/{name}_team.py:team" for name in ("software", "research"))
@@ -108,9 +109,8 @@ class Place:
 
     def run(self, *words: str, cwd: Path | None = None) -> tuple[int, str, str]:
         """(exit status, stdout, stderr)."""
-        with self.start(*words, cwd=cwd) as process:
-            out, err = process.communicate()
-        return process.returncode, out, err
+        environment = {"PERDURE_STORE": str(self.path / "perdure.db"), "COLUMNS": "150"}
+        return commanded(*words, folder=cwd or self.path, **environment)
 
     def show(self, session: str) -> Any:
         return json.loads(self.run("team", "show", session, "--json")[1])

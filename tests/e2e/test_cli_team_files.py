@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.elsewhere import commanded
 
 TEAM = """
 import os, pathlib, time
@@ -55,10 +55,7 @@ def team():
 
 def perdure(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """The command line in a folder, in a process of its own."""
-    env = {**os.environ, **environ}
-    return subprocess.run(  # noqa: PLW1510 - the callers look at it
-        [sys.executable, "-m", "perdure.cli", *words], cwd=folder, env=env, capture_output=True, text=True, timeout=120
-    )
+    return subprocess.CompletedProcess(words, *commanded(*words, folder=folder, **environ))
 
 
 @pytest.fixture
