@@ -76,7 +76,11 @@ class Owner:
         """Takes the session, which nobody holds that lives, or makes it."""
         known = {head.session for head in self.store.heads()}
         seen = self.store.lease(self.session) if self.session in known else None
-        batch = self._batch(b"owned by " + self.name.encode(), kind="owned" if seen else "opened", epoch=0)
+        said = b"owned by " + self.name.encode()
+        if seen is None:  # whoever makes it meanwhile is not looked at once more
+            batch = self._batch(said, kind="opened", epoch=0, head=(0, GENESIS))
+        else:
+            batch = self._batch(said, kind="owned", epoch=0)
         self.lease = self.store.open(self.session, batch, owner=self.name, seen=seen).lease
         self.head, self.chain = batch.records[-1].seq, batch.records[-1].chain
         self.acknowledged.append(batch.records[-1].body)
