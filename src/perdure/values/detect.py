@@ -18,12 +18,13 @@ from perdure.values.wire import pack_tree, unpack_tree
 _NAME_TABLE: Final = bytes(
     0
     if code in (*range(0xA6, 0xC0), *range(0xC4, 0xCA), *range(0xD9, 0xDC))
-    else ord(chr(code).lower())
+    else ord(chr(code).lower()) or 1
     if code < 128
     else code
     for code in range(256)
 )
-"""Small letters; what begins a text, bytes or an extension in MessagePack becomes 0."""
+"""Small letters; what begins a text, bytes or an extension in MessagePack becomes 0, and nothing else does: an array
+may be zeros for megabytes, each of which would be looked at."""
 
 _JOINS: Final = b"[-_. ]*"
 _NAMED: Final = re.compile(
