@@ -85,6 +85,18 @@ def test_whatever_is_lost_all_is_done_once(server, when: str) -> None:
                 assert proxy.fired
 
 
+def test_what_only_takes_tells_of_the_newest_item_also_when_its_reply_was_lost(server) -> None:
+    with Proxy(server.host, server.port) as proxy, open_store(by_way_of(proxy, server)) as store:
+        log = Log(store)
+        log.append(b"1")
+        for item in (b"one", b"two"):
+            store.send("s", item)
+        proxy.arm(1, AFTER)
+        assert store.append("s", Batch((), taken=(1,)), epoch=1, head=1) == 2
+        assert proxy.fired
+        assert [item.number for item in store.inbox("s")] == [2]
+
+
 # ------------------------------------------------------------------------------------------------- connections that end
 
 

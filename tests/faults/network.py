@@ -68,7 +68,7 @@ class Network:
 
     def loses_replies(self, port: int) -> None:
         """What the server says is lost; that it has heard, is not."""
-        length = ("-m", "length", "--length", "60:65535")
+        length = ("-m", "length", "--length", "53:65535")  # an acknowledgement alone is of 52 bytes
         self._rule("OUTPUT", "-o", "cable", "-p", "tcp", "--sport", str(port), *length, "-j", "DROP")
 
     def is_cut(self) -> None:

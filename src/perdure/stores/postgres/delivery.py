@@ -18,7 +18,7 @@ from perdure.stores.postgres import failures, rows
 from perdure.stores.postgres.connection import Connection, Lend
 from perdure.stores.postgres.server import Patience, Server
 from perdure.stores.postgres.statements import Statements
-from perdure.stores.postgres.writing import Asked, spoiled, statement, verdict
+from perdure.stores.postgres.writing import Append, Asked, spoiled, statement, verdict
 
 _TRIES: Final = 50
 """Whoever needs nobody to hold the session may find it held, and free again when it looks why."""
@@ -68,7 +68,7 @@ class Delivery:
                     return
             except failures.TAKEN:
                 if len(some) == 1:
-                    tell(some[0], spoiled(some[0]))
+                    tell(some[0], self._spoiled(some[0]))
                     return
                 self._each(some, tell, trying)
                 return
@@ -80,6 +80,13 @@ class Delivery:
                 if (failure := self._given_up(patience, error)) is not None:
                     _tell_all(some, failure, tell)
                     return
+
+    def _spoiled(self, asked: Asked) -> Any:
+        """What one comes to whose own statement found out that it may not be."""
+        if not (isinstance(asked, Append) and asked.has_taken):
+            return spoiled(asked)
+        row = self._server.use(lambda connection: rows.find(connection, self._sql, asked.session), lend=self._lend)
+        return spoiled(asked) if row is None else asked.done(row.lease.epoch, row.sent)
 
     def _each(self, some: list[Asked], tell: Outcome, trying: Callable[[Asked], None]) -> None:
         """Each in a statement of its own: one of them is to blame for an error, and nothing is written yet."""

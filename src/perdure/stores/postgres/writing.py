@@ -129,6 +129,11 @@ class Append(Asked):
         more = {"epoch": _number(self.epoch), "head": self.at, "until": max(self.at, self.until), "known": self.known}
         return super().values() | more
 
+    @property
+    def has_taken(self) -> bool:
+        """Whether what it takes is gone because it was done before: only who holds the session takes."""
+        return self.lost and self.epoch is not None and not self.batch.records
+
     def done(self, epoch: int, sent: int) -> int:
         """See `Asked.done`: the newest item of the inbox."""
         del epoch
@@ -292,10 +297,8 @@ def turn_of(family: bytes) -> int:
     return int.from_bytes(sha256(b"perdure family " + family).digest()[:8], signed=True)
 
 
-def spoiled(asked: Written) -> Any:
-    """What one comes to whose own statement found out that it may not be."""
-    if isinstance(asked, Append) and asked.lost and asked.epoch is not None and not asked.batch.records:
-        return asked.done(asked.epoch, 0)  # only who holds the session takes: it was this very batch
+def spoiled(asked: Written) -> PerdureError:
+    """Why one is refused whose own statement found out that it may not be."""
     if asked.batch.envelope is not None and not asked.batch.taken:
         return refusals.other_envelope(asked.session)
     return refusals.taken(asked.session, number=asked.batch.taken[0])
