@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,13 @@ WITNESSED = (adapters.WitnessedAdapter, adapters.FileWitnessedAdapter)
 CONTROLS = (adapters.TrustingAdapter, adapters.FileTrustingAdapter)
 
 ROLLBACK = "snapshot_rollback"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the suite makes and leaves lies with what else the test leaves."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # asked for anew
 
 
 def verdicts(adapter: type[adapters.PerdureAdapter]) -> dict[str, str]:
