@@ -262,13 +262,16 @@ def test_without_the_policy_a_signal_makes_none(memory):
 
 
 def test_one_is_made_when_a_person_pauses(memory):
+    person = threading.Thread(target=memory.pause, args=("a",), kwargs={"reason": "lunch", "by": "ann"})
+
     def pause(s):
-        threading.Thread(target=memory.pause, args=(s.id,), kwargs={"reason": "lunch", "by": "ann"}).start()
+        person.start()
         while not memory.backend.inbox(s.id):
             pass
         s.now()
 
     assert stopped(memory, SavePolicy(on_pause=True), how=pause) in ([2], [3])
+    person.join()
 
 
 def failing(policy):

@@ -89,9 +89,13 @@ def test_a_session_that_runs_goes_back_at_its_next_action_and_goes_on(places):
     assert not there.backend.inbox("s")
 
 
+def interrupted(_):
+    raise KeyboardInterrupt
+
+
 def test_what_was_asked_of_one_that_died_before_it_is_done_by_the_next(places, monkeypatch):
     here, there = places
-    monkeypatch.setattr(gate, "wait", lambda _: exec("raise KeyboardInterrupt"))  # noqa: S102
+    monkeypatch.setattr(gate, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         here.run(agent, "s")
     there.backend.send("s", back("s", to=0))
@@ -111,7 +115,7 @@ def wish(what, *, to=0):
 def test_what_was_asked_of_one_that_died_is_void_once_a_person_went_back(places, monkeypatch, what):
     here, there = places
     with monkeypatch.context() as dying:
-        dying.setattr(gate, "wait", lambda _: exec("raise KeyboardInterrupt"))  # noqa: S102
+        dying.setattr(gate, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             here.run(agent, "s")
     there.backend.send("s", wish(what))
@@ -131,7 +135,7 @@ def test_what_was_asked_of_one_that_died_is_void_once_a_person_went_back(places,
 def test_what_was_asked_after_a_person_went_back_is_done(places, monkeypatch):
     here, there = places
     with monkeypatch.context() as dying:
-        dying.setattr(gate, "wait", lambda _: exec("raise KeyboardInterrupt"))  # noqa: S102
+        dying.setattr(gate, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             here.run(agent, "s")
     assert there.rollback("s", "start", strategy="by hand").instead == ()
