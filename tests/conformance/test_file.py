@@ -162,6 +162,23 @@ def test_a_store_without_its_mark_is_told(place: Path) -> None:
         open_store(f"file:{place}")
 
 
+def test_a_store_that_another_process_makes_in_this_moment_is_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.mkdir()
+    (place / "sessions").mkdir()  # so far the other one has come
+    listed = os.listdir
+
+    def then_made(path: Path) -> list[str]:
+        names_then = listed(path)
+        monkeypatch.undo()
+        with open_store(f"file:{place}") as other:
+            other.create("s", owner="me")
+        return names_then
+
+    monkeypatch.setattr(os, "listdir", then_made)
+    with open_store(f"file:{place}") as store:
+        assert [head.session for head in store.heads()] == ["s"]
+
+
 @pytest.mark.parametrize("where", ["store", "session"])
 def test_a_newer_layout_is_refused_and_left(place: Path, where: str) -> None:
     with open_store(f"file:{place}") as store:

@@ -165,14 +165,22 @@ def _is_store(path: Path) -> bool:
         raise StoreUrlError(f"{path}: is a file, not the folder of a file store; it was left as it is") from None
     except OSError as error:
         raise disk.failure(str(path), error) from error
-    if _MARK in names:
+    fault = "" if _MARK in names else _fault(path, names)
+    if _MARK in names or (fault and (path / _MARK).exists()):  # another process may have made it meanwhile
         _check_mark(path)
         return True
-    if not {name for name in names if not name.startswith(f".{_MARK}.")} <= {*_FOLDERS, _TICK}:
-        raise StoreUrlError(f"{path}: is a folder with other things in it; it was left as it is")
-    if any(any((path / name).iterdir()) for name in ("sessions", "erased") if name in names):
-        raise StoreUrlError(f"{path}: has sessions, but {_MARK} is missing; put it back from a copy of the store")
+    if fault:
+        raise StoreUrlError(f"{path}: {fault}")
     return False
+
+
+def _fault(path: Path, names: set[str]) -> str:
+    """Why a folder without a mark is none that is being made."""
+    if not {name for name in names if not name.startswith(f".{_MARK}.")} <= {*_FOLDERS, _TICK}:
+        return "is a folder with other things in it; it was left as it is"
+    if any(any((path / name).iterdir()) for name in ("sessions", "erased") if name in names):
+        return f"has sessions, but {_MARK} is missing; put it back from a copy of the store"
+    return ""
 
 
 def _name(path: Path) -> None:
