@@ -69,16 +69,7 @@ def light(
 
 def _parts_set(then: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Op] | None:
     """The parts that are other leaves than they were; None if more than that became of parts."""
-    if not then.keys() >= parts.keys():
-        return None
-    ops: list[Op] = []
-    for name in compress(parts, map(is_not, map(then.get, parts), parts.values())):
-        was, value = then[name], parts[name]
-        if not LEAVES.issuperset((type(was), type(value))):
-            return None
-        if not values.same(was, value):
-            ops.append(["set", [name], value])
-    return ops
+    return _leaves_set(then, parts, _ROOT) if then.keys() >= parts.keys() else None
 
 
 def _path(node: Node, parts: Mapping[str, Any], above: dict[Node, list[Any] | None]) -> list[Any] | None:
@@ -127,8 +118,13 @@ def _set(node: Node, now: dict[Any, Any], path: list[Any]) -> list[Op] | None:
     old = node.old
     if len(now) != len(old) or len(now) > FEW or not all(map(is_, old, now)):
         return None
+    return _leaves_set(old, now, path)
+
+
+def _leaves_set(old: Mapping[Any, Any], now: Mapping[Any, Any], path: list[Any]) -> list[Op] | None:
+    """The leaves under these keys that are others than they were; None if anything else is."""
     ops: list[Op] = []
-    for key in compress(now, map(is_not, old.values(), now.values())):
+    for key in compress(now, map(is_not, map(old.get, now), now.values())):
         was, value = old[key], now[key]
         if not LEAVES.issuperset((type(was), type(value))):
             return None

@@ -20,6 +20,7 @@ from perdure.stores import refusals
 from perdure.stores.sqlite.failures import is_busy, is_harmless, meaning
 from perdure.stores.sqlite.queue import Queue, pause_s
 
+G = TypeVar("G")
 T = TypeVar("T")
 
 PAUSE_S: Final = 0.0003
@@ -87,20 +88,7 @@ class Link:
         It ends, and errors leave, as those of `transaction` do.
         """
         self.check_process()
-        with self.lock:
-            try:
-                db = self._ready()
-                try:
-                    db.execute(_BEGIN["DEFERRED"])
-                    found = work(db)
-                    db.execute("COMMIT")
-                except BaseException:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-                    raise
-            except _OF_SQLITE as error:
-                raise self._failure(error) from error
-            return found
+        return self.use(_read, work)
 
     def begin(self, db: sqlite3.Connection, kind: str = "IMMEDIATE") -> None:
         """Begins a transaction, when the other processes let it: waits up to `busy_s` for that.
@@ -157,12 +145,12 @@ class Link:
             finally:
                 self._leave()
 
-    def use(self, work: Callable[[sqlite3.Connection, T], None], given: T) -> None:
-        """The same for a function: this way costs a save less. The caller has checked the process."""
+    def use(self, work: Callable[[sqlite3.Connection, G], T], given: G) -> T:
+        """What a function comes to: this way costs a save less. The caller has checked the process."""
         queue = self._queue
         with self.lock:
             try:
-                work(self._ready(), given)
+                return work(self._ready(), given)
             except _OF_SQLITE as error:
                 raise self._failure(error) from error
             finally:
@@ -231,3 +219,16 @@ class Link:
             self._verify(self._db)
             self._failed = False
         return self._db
+
+
+def _read(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """What the function reads, in one transaction."""
+    try:
+        db.execute(_BEGIN["DEFERRED"])
+        found = work(db)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return found
