@@ -304,7 +304,7 @@ class Shadow:
             if kind is not tuple:
                 calm = survey.calm.get(node)
                 at = self._hot if calm is None else self._calm[calm]
-                places.setdefault(at.by_kind.get(kind, at.leaves), []).append(node)
+                places.setdefault(at.of(kind), []).append(node)
         for place, nodes in places.items():
             place.add(nodes)
         for node, _, _, calm in survey.met:
@@ -318,7 +318,7 @@ class Shadow:
             each = pending.pop()
             if each.block is not None and (each.block if isinstance(each.block, Leaves) else each.block.watch).calm:
                 self._unwatch({each.block: {each}})
-                self._hot.by_kind.get(type(each.live), self._hot.leaves).add([each])
+                self._hot.of(type(each.live)).add([each])
             if not each.plain:
                 pending += (kid for value in content(each.old) if (kid := self._nodes.get(id(value))))
 

@@ -243,7 +243,7 @@ class Watch:
         self._turn = 0
 
     def changed(self, *, full: bool) -> list[Node]:
-        """The nodes whose container does not hold what it held, of all blocks or of those whose turn it is."""
+        """The nodes whose container may hold other than it held, of all blocks or of those whose turn it is."""
         blocks = self.blocks if full or not self.calm or len(self.blocks) < NEWEST else self._due()
         found: list[Node] = []
         for long in self.long:
@@ -333,10 +333,14 @@ class Places:
     def __init__(self, *, size: int, calm: bool) -> None:
         self.lists, self.dicts = Watch(list, size=size, calm=calm), Watch(dict, size=size, calm=calm)
         self.leaves = Leaves(calm=calm)
-        self.by_kind: dict[type, Watch] = {list: self.lists, dict: self.dicts}
+        self._by_kind: dict[type, Watch] = {list: self.lists, dict: self.dicts}
+
+    def of(self, kind: type) -> Watch | Leaves:
+        """The place for what is of this type."""
+        return self._by_kind.get(kind, self.leaves)
 
     def changed(self, *, full: bool) -> tuple[list[Node], dict[Node, bytes | None]]:
-        """The containers and the leaves that are not what they were."""
+        """The containers that may not be what they were, and the leaves that are not."""
         containers = self.lists.changed(full=full) + self.dicts.changed(full=full)
         return containers, self.leaves.changed(full=full) if self.leaves.nodes else {}
 
