@@ -316,11 +316,15 @@ def test_a_save_while_other_calls_are_in_flight_is_refused(store):
         go.set()
         await task
         await s.save()
-        forgotten.append(asyncio.create_task(s.action(slow, effect="repeatable")()))
-        await asyncio.sleep(0)
-        return "too early"
+        forgotten.append(asyncio.create_task(s.action(long, effect="repeatable")()))
+        await begun.wait()
+        return "too early"  # in the very turn of the loop that comes next
 
-    forgotten = []
+    async def long():
+        begun.set()
+        await asyncio.sleep(0.1)
+
+    forgotten, begun = [], asyncio.Event()
 
     outcome = store.run(agent, "s")
     assert isinstance(outcome.error, errors.RefusedError)

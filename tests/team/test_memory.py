@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import weakref
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.team import Memory, Message, content, names
-from perdure.team.memory import Change
+from perdure.team.memory import Change, Remembered
+from perdure.team.message import chained
 
 
 class WriteDesign:
@@ -82,6 +85,41 @@ def test_its_lists_are_copies() -> None:
     memory.index[names.name_of(Review)].clear()
     assert not hasattr(memory.storage, "append")
     assert memory == Memory(storage=some(2))
+
+
+@given(st.lists(st.sampled_from(["add", "forget", "clear", "drop", "keep", "spoil", "keep spoiled"])))
+def test_whoever_keeps_a_list_that_it_was_given_keeps_what_it_was_given(steps: list[str]) -> None:
+    memory, kept, number = Memory(), list[tuple[list[Message], list[Message]]](), itertools.count()
+    for step in steps:
+        known, listed = [*memory.storage], memory.get()
+        assert listed == known
+        assert isinstance(listed, Remembered)
+        assert listed.ids == chained(b"", [message.id for message in known])
+        if step == "keep":
+            kept.append((listed, known))
+        if "spoil" in step:
+            listed.reverse()
+            listed.insert(0, Message("of somebody else"))
+        if step == "keep spoiled":
+            kept.append((listed, [*listed]))
+        del listed
+        if step == "add":
+            memory.add(Message("one more", id=f"{next(number)}"))
+        elif step == "forget":
+            memory.delete_newest()
+        elif step == "clear":
+            memory.clear()
+    assert all(listed == known for listed, known in kept)
+
+
+def test_a_list_that_nobody_kept_is_handed_out_again() -> None:
+    memory = Memory(storage=some(3))
+    first = weakref.ref(memory.get())
+    memory.add(Message("one more"))
+    assert memory.get() is first()
+    assert memory.get() == [*memory.storage]
+    kept = memory.get()
+    assert memory.get() is not kept
 
 
 def test_it_comes_back_from_its_dump_with_what_metagpt_writes_in_it() -> None:

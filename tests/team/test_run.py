@@ -124,6 +124,56 @@ def test_the_scene_of_an_error_is_what_its_log_says(tmp_path: Path) -> None:
     assert ran["Write"] == 1
 
 
+class Greet(Counted):
+    pass
+
+
+class Late(Role):
+    """Has something to do as soon as it is there."""
+
+    name: str = "Eve"
+    profile: str = "Late"
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.set_actions([Greet])
+        self.put_message(Message("hello", cause_by=UserRequirement))
+
+
+def test_the_scene_has_a_role_that_was_hired_since(tmp_path: Path) -> None:
+    def more() -> Team:
+        return Team(roles=[Collector(), Writer(), Late()], workspace=tmp_path)
+
+    for name, made in (("Draft", team(tmp_path)), ("Greet", more())):
+        broken.clear()
+        broken.add(name)
+        with pytest.raises(RuntimeError, match=f"{name} is broken"):
+            play(made)
+    with perdure.open(str(tmp_path / "storage" / "team" / "agents.db")) as store:
+        found = asyncio.run(scene(store.backend, "team", lambda _state: more()))
+    assert list(found.cut_off) == ["Late"]
+    assert [m.content for m in found.team.env.roles["Late"].get_memories()] == ["hello"]
+
+
+class Promote(Draft):
+    """Changes a role that is not its own."""
+
+    async def run(self, history: list[Message]) -> str:
+        self._role.rc.env.roles["Writer"].desc = "the best of writers"
+        return await super().run(history)
+
+
+def test_what_one_role_changes_of_another_is_kept(tmp_path: Path) -> None:
+    collector, writer = Collector(), Writer()
+    collector.set_actions([Promote])
+    writer._watch([Promote])
+    made = Team(roles=[collector, writer], workspace=tmp_path)
+    made.run_project("rivers")
+    assert play(made)[1:] == ["Collector: Promote of rivers", "Writer: Write of Outline of Promote of rivers"]
+    with perdure.open(str(tmp_path / "storage" / "team" / "agents.db")) as store:
+        assert store.state_at("team")["roles"]["Writer"]["fields"]["desc"] == "the best of writers"
+
+
 def test_another_idea_is_refused(tmp_path: Path) -> None:
     play(team(tmp_path), n_round=1)
     other = team(tmp_path)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from perdure import limits
@@ -35,9 +36,10 @@ class Group(Generic[W]):
         self._mutex: Final = threading.Lock()
         self._waiting: deque[Write[W]] = deque()
         self._leader: Write[W] | None = None
-        self._room = threading.BoundedSemaphore(limits.SUBMITTED_COUNT_MAX)
+        self._room = threading.Condition(self._mutex)
+        self._submitted_count = 0
         self._clerk: threading.Thread | None = None
-        self._submitted = threading.Event()
+        self._calls: SimpleQueue[None] = SimpleQueue()
         self._ended = False
 
     def write(self, work: W) -> Any:
@@ -70,33 +72,39 @@ class Group(Generic[W]):
         Blocks while `SUBMITTED_COUNT_MAX` are not done: a slow place pushes back.
         """
         self._check()
-        self._room.acquire()  # released when it is done, by whatever thread
         future: Future[Any] = Future()
-        future.add_done_callback(lambda _: self._room.release())
         with self._mutex:
+            while self._submitted_count >= limits.SUBMITTED_COUNT_MAX and not self._ended:
+                self._room.wait()
             if self._ended:
-                self._room.release()
                 raise refusals.closed(self._url)
+            self._submitted_count += 1
             self._waiting.append(Write(work, future))
             if self._clerk is None:
                 self._clerk = threading.Thread(target=self._serve, name="perdure-commits", daemon=True)
                 self._clerk.start()
-        self._submitted.set()
+        future.add_done_callback(self._done)
+        self._calls.put(None)
         return future
+
+    def _done(self, _: Future[Any]) -> None:
+        with self._mutex:
+            self._submitted_count -= 1
+            self._room.notify()
 
     def end(self) -> None:
         """Waits until what was submitted is written. Nothing can be submitted any more."""
         with self._mutex:
             self._ended = True
-        self._submitted.set()
+            self._room.notify_all()
+        self._calls.put(None)
         if self._clerk is not None:
             self._clerk.join()
 
     def _serve(self) -> None:
         """Makes sure that somebody leads while futures wait, by being a writer that has nothing to write."""
         while True:
-            self._submitted.wait()
-            self._submitted.clear()
+            self._calls.get()
             while self._waiting:
                 with suppress(PerdureError):  # what failed was told to the futures
                     self.write(None)  # type: ignore[arg-type]

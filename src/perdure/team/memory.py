@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +22,13 @@ IGNORED_ID: Final = "0"
 """The id of every message in a memory that ignores ids."""
 
 _LIVES: Final = itertools.count(1)
+
+_references: Final = getattr(sys, "getrefcount", lambda _: _MINE + 1)
+"""How many refer to an object; where nobody knows, one more than `_MINE`."""
+
+_MINE: Final = 3
+"""Those of a memory to the list that it handed out last, once nobody else has it: the private attribute, the variable,
+the argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +45,18 @@ class Remembered(list[Message]):
     So an action that is given a memory of any size is recorded at a constant cost.
     """
 
-    def __init__(self, messages: Iterable[Message], ids: bytes) -> None:
+    def __init__(self, messages: list[Message], ids: bytes) -> None:
         super().__init__(messages)
+        self._is_as_of(ids)
+
+    def _is_as_of(self, ids: bytes) -> None:
         self._ids, self._count, self._last = ids, len(self), self[-1:]
+
+    def goes_on(self, messages: list[Message], ids: bytes) -> bool:
+        """Adds what came since. False if it is not all of these then: it was changed, or they were."""
+        self += messages[self._count :]
+        self._is_as_of(ids)
+        return self == messages
 
     @property
     def ids(self) -> bytes | None:
@@ -74,6 +91,7 @@ class Memory(BaseModel):
     _keys: set[str] = PrivateAttr(default_factory=set)
     _life: int = PrivateAttr(default_factory=lambda: next(_LIVES))
     _ids: bytes = PrivateAttr(default=b"")
+    _lent: Remembered | None = PrivateAttr(default=None)
 
     def __init__(
         self,
@@ -89,6 +107,11 @@ class Memory(BaseModel):
             self._append(one if isinstance(one, Message) else Message.model_validate(one))
 
     @property
+    def _held(self) -> dict[str, Any]:
+        """Its private attributes at one look: pydantic makes each of them slow."""
+        return self.__pydantic_private__ or {}
+
+    @property
     def storage(self) -> tuple[Message, ...]:
         """All messages, the oldest first."""
         return tuple(self._storage)
@@ -102,11 +125,11 @@ class Memory(BaseModel):
         """Adds a message at the end, unless it is there."""
         if self.ignore_id and message.id != IGNORED_ID:
             message = message.model_copy(update={"id": IGNORED_ID})
-        if self._key(message) not in self._keys:
+        if self._key(message) not in self._held["_keys"]:
             self._append(message)
 
     def _append(self, message: Message) -> None:
-        held: dict[str, Any] = self.__pydantic_private__ or {}  # one look: pydantic makes each of them slow
+        held = self._held
         held["_keys"].add(self._key(message))
         held["_ids"] = chained(held["_ids"], (message.id,))
         held["_storage"].append(message)
@@ -119,7 +142,17 @@ class Memory(BaseModel):
 
     def get(self, k: int = 0) -> list[Message]:
         """The newest `k` messages, the oldest of them first; all for 0."""
-        return self._storage[-k:] if k else Remembered(self._storage, self._ids)
+        held = self._held
+        return held["_storage"][-k:] if k else self._all(held)
+
+    @staticmethod
+    def _all(held: dict[str, Any]) -> Remembered:
+        """The list that was handed out last, if nobody has it any more: copying it would touch each message."""
+        storage, ids = held["_storage"], held["_ids"]
+        lent: Remembered | None = held["_lent"]
+        if lent is None or _references(lent) > _MINE or not lent.goes_on(storage, ids):
+            lent = held["_lent"] = Remembered(storage, ids)
+        return lent
 
     def get_by_position(self, position: int) -> Message:
         """The message at a place; -1 is the newest. Raises IndexError."""
@@ -145,7 +178,8 @@ class Memory(BaseModel):
 
     def find_news(self, observed: Iterable[Message], k: int = 0) -> list[Message]:
         """Those of `observed` that are not among the newest `k` messages; among all for 0."""
-        seen = {self._key(message) for message in self._storage[-k:]} if k else self._keys
+        held = self._held
+        seen = {self._key(message) for message in held["_storage"][-k:]} if k else held["_keys"]
         return [message for message in observed if self._key(message) not in seen]
 
     def delete(self, message: Message) -> None:
@@ -162,6 +196,7 @@ class Memory(BaseModel):
     def clear(self) -> None:
         """Forgets all."""
         self._storage, self._index, self._keys, self._life, self._ids = [], {}, set(), next(_LIVES), b""
+        self._lent = None
 
     def count(self) -> int:
         """How many messages it holds."""
@@ -169,13 +204,14 @@ class Memory(BaseModel):
 
     def mark(self) -> Mark:
         """The place where it is now, for `since`."""
-        return Mark(self._life, len(self._storage))
+        held = self._held
+        return Mark(held["_life"], len(held["_storage"]))
 
     def since(self, mark: Mark) -> Change:
         """What happened after a mark, in O(additions) if there were only additions."""
-        if mark.life != self._life:
-            return Change(tuple(self._storage), rewritten=True)
-        return Change(tuple(self._storage[mark.count :]), rewritten=False)
+        held = self._held
+        rewritten = mark.life != held["_life"]
+        return Change(tuple(held["_storage"][0 if rewritten else mark.count :]), rewritten)
 
     def _key(self, message: Message) -> str:
         if not self.ignore_id:

@@ -65,21 +65,21 @@ class Table:
 # --- one turn ---------------------------------------------------------------------------------------------------------
 
 
-def turn_of(role: Role, turn: Turn, table: Table) -> Callable[..., Any]:
-    """The turn of a role, as an action: what came of it, as data."""
+def turn_of(role: Role, turn: Turn, table: Table, known: Mapping[str, Any]) -> Callable[..., Any]:
+    """The turn of a role, as an action: what came of it, as data. `known` is what the state says of the role."""
 
     async def take(round: int) -> dict[str, Any]:  # noqa: A002 - what the journal shows
         del round
-        before, marks = role.dump(), {name: memory.mark() for name, memory in _memories(role).items()}
+        memories = _memories(role)
+        marks = {name: memory.mark() for name, memory in memories.items()}
         with turn.taken():
             await role.run()
         role.rc.news, role.rc.todo = [], None  # what outlasts a turn is in its result
-        after = role.dump()
-        told = {name: memory.since(marks[name]) for name, memory in _memories(role).items()}
+        told = {name: memory.since(marks[name]) for name, memory in memories.items()}
         made = [m for change in told.values() for m in change.added] + turn.tally.published + role.rc.msg_buffer
         turn.made = {m.id: m for m in made if m not in table}
         return {
-            "role": {name: value for name, value in after.items() if before[name] != value},
+            "role": {name: value for name, value in role.dump().items() if known.get(name) != value},
             "messages": [messages.dump(m) for m in turn.made.values()],
             "published": [m.id for m in turn.tally.published],
             "inbox": [m.id for m in role.rc.msg_buffer],
@@ -137,7 +137,8 @@ def put_in(env: Environment, state: Mapping[str, Any]) -> Table:
 
 def publish(env: Environment, state: MutableMapping[str, Any], table: Table, published: Message) -> None:
     """Sends a message to those whom it is for, in the state and among the live roles."""
-    table.add([messages.dump(published)], {published.id: published})
+    if published not in table:
+        table.add([messages.dump(published)], {published.id: published})
     (number,) = table.numbers([published.id])
     state["history"].append(number)
     env.published.append(published)

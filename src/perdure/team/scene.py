@@ -5,6 +5,7 @@ It is told from the log alone, so it is the same whoever looks, and whatever has
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from perdure.stores.contract import Store
     from perdure.team.role import Role
     from perdure.team.team import Team
+
+_log = logging.getLogger("perdure.team")
 
 
 @dataclass(frozen=True, repr=False)  # a task that gives it is shown by asyncio, which would show all of it
@@ -66,6 +69,7 @@ async def scene(store: Store, session: str, hire: Callable[[Mapping[str, Any]], 
         raise SessionUnknownError(f"{session}: nothing of a team is recorded in {store.url}")
     team, now = hire(state), values.decode(values.encode(state))
     table = rounds.put_in(team.env, now)
+    rounds.take_on(team.env, now)
     actions = Actions(entry for entry in tip if entry.seq > at)
     turns = {each.name: each for each in actions.values() if each.parent is None and each.name in team.env.roles}
     ended, cut_off = dict[str, Any](), dict[str, int]()
@@ -83,18 +87,19 @@ async def scene(store: Store, session: str, hire: Callable[[Mapping[str, Any]], 
             model=team.model,
             workspace=Path(state["team"]["workspace"]),
         )
-        await _go_through(turn, team.env.roles[profile], table)
+        await _go_through(turn, team.env.roles[profile], table, now["roles"][profile])
     order = [profile for profile in team.env.roles if profile in ended]
     rounds.take_in(team.env, now, table, {profile: ended[profile] for profile in order}, ran={})
     return Scene(team, state, at, cut_off, tuple(entries))
 
 
-async def _go_through(turn: Turn, role: Role, table: rounds.Table) -> None:
-    """Brings a role to where its turn was cut off."""
+async def _go_through(turn: Turn, role: Role, table: rounds.Table, known: Mapping[str, Any]) -> None:
+    """Brings a role to where its turn was cut off, by an error of the agent's own, for one."""
+    take = rounds.turn_of(role, turn, table, known)
     try:
         with scope.running(turn.session):
-            await rounds.turn_of(role, turn, table)(turn.number)
+            await take(turn.number)
     except Leaving:
         pass
-    except Exception:  # noqa: BLE001, S110 - the agent's own error, which cut it off: it is as far as it came
-        pass
+    except Exception as error:  # noqa: BLE001 - most likely the one that cut it off
+        _log.info("the turn of %s in round %d, gone through again, ends with %r", role.profile, turn.number, error)

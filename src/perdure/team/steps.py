@@ -178,7 +178,7 @@ class Live:
             _log.warning(told, s.id, values.describe(sent))
 
     async def _round(self, s: AsyncSession) -> None:
-        facts, table = s.state["team"], self._table
+        facts, known, table = s.state["team"], s.state["roles"], self._table
         number, seed = facts["round"] + 1, facts["seed"]
         acting = [role for role in self.env.roles.values() if not role.is_idle]
         machines = [role for role in acting if not role.is_human]
@@ -198,7 +198,7 @@ class Live:
         ran: dict[str, Turn] = {}
 
         def turn(role: Any) -> Any:
-            take = rounds.turn_of(role, turns[role.profile], table)
+            take = rounds.turn_of(role, turns[role.profile], table, known[role.profile])
 
             async def taken(round: int) -> Any:  # noqa: A002 - what the journal shows
                 ran[role.profile] = turns[role.profile]

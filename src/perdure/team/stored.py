@@ -26,16 +26,12 @@ unstored: set[tuple[str, str]] = set()
 
 def stored(owner: BaseModel, *without: str) -> dict[str, Any]:
     """Field name → value, but for those `without`. Values are copies: later changes leave them."""
-    found = {}
-    for name, value in _fields(owner):
-        if name in without:
-            continue
-        if type(value) in _SIMPLE:
-            found[name] = value
-            continue
+    found = _fields(owner, without)
+    for name in [name for name, value in found.items() if type(value) not in _SIMPLE]:
         try:
-            found[name] = values.decode(values.encode(_plain(value)))
+            found[name] = values.decode(values.encode(_plain(found[name])))
         except UnstorableError as error:
+            del found[name]
             _told(type(owner).__name__, name, error)
     return found
 
@@ -43,23 +39,28 @@ def stored(owner: BaseModel, *without: str) -> dict[str, Any]:
 def unstorable(owner: BaseModel, *without: str) -> list[str]:
     """The fields that `stored` leaves out."""
     kept = stored(owner, *without)
-    return [name for name, _ in _fields(owner) if name not in kept and name not in without]
+    return [name for name in _fields(owner, without) if name not in kept]
 
 
-def _fields(owner: BaseModel) -> list[tuple[str, Any]]:
-    """Name and value of each, as going through the owner gives them, at a fraction of the time."""
-    declared = (field for field in owner.__dict__.items() if field[0][:1] != "_")
-    return [*declared, *(owner.__pydantic_extra__ or {}).items()]
+def _fields(owner: BaseModel, without: tuple[str, ...]) -> dict[str, Any]:
+    """Name → value, as going through the owner gives them, at a fraction of the time."""
+    declared = {
+        name: value for name, value in owner.__dict__.items() if name not in without and not name.startswith("_")
+    }
+    extra = owner.__pydantic_extra__
+    return declared | {name: value for name, value in extra.items() if name not in without} if extra else declared
 
 
 def restored(value: Any) -> Any:
-    """A field's value from what `stored` gave for it."""
+    """A field's value from what `stored` gave for it: a copy, as that is."""
+    if type(value) in _SIMPLE:
+        return value
     if isinstance(value, dict) and len(value) == 1:
         if _MESSAGE in value:
             return message.load(value[_MESSAGE])
         if _CONTENT in value:
             return content.load(value[_CONTENT])
-    return value
+    return values.decode(values.encode(value))
 
 
 def _plain(value: Any) -> Any:
