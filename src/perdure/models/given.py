@@ -7,16 +7,16 @@ that was cut off is given the same one again. It does not know what the lines sa
 
 from __future__ import annotations
 
-import contextlib
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from perdure import values
+from perdure.setting import Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from perdure.log.entry import Entry
     from perdure.session.async_session import AsyncSession
@@ -40,14 +40,9 @@ class Place:
 PLACE: ContextVar[Place | None] = ContextVar("perdure_model_place", default=None)
 
 
-@contextlib.contextmanager
-def within(place: Place) -> Iterator[None]:
+def within(place: Place) -> Setting[Place]:
     """Within it, a scripted model knows where it is asked."""
-    token = PLACE.set(place)
-    try:
-        yield
-    finally:
-        PLACE.reset(token)
+    return Setting(PLACE, place)
 
 
 @dataclass(slots=True)

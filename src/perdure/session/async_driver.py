@@ -203,7 +203,7 @@ class AsyncDriver(Face):
             trying.over()
 
     async def _tried(self, trying: Trying, request: Attempt) -> tuple[Ended, int]:
-        with inside.Running(self._core, request.stack), timed.limited() as left:
+        with inside.running(self._core, request.stack), timed.limited() as left:
             work = asyncio.ensure_future(self._called(trying))
         if await self._is_over(work, trying, left):
             return trying.timed_out()

@@ -34,7 +34,7 @@ class AsyncSource:
         self._answer: asyncio.Future[Any] | None = None
         self._chunks: Any = None
         self._worker: Worker | None = None
-        with inside.Running(session._core, stack), timed.limited() as self._left:  # noqa: SLF001
+        with inside.running(session._core, stack), timed.limited() as self._left:  # noqa: SLF001
             self._task = asyncio.ensure_future(self._run())
 
     async def next(self) -> Any:

@@ -174,7 +174,7 @@ class Driver(Face):
         trying = self._trying(request)
         trying.begins()
         try:
-            with inside.Running(self._core, request.stack):
+            with inside.running(self._core, request.stack):
                 result = self.streams.around(self._called, trying)
         except timed.TimeOverError:
             return trying.timed_out()

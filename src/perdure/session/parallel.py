@@ -6,7 +6,6 @@ in the order of the calls; only the attempts race.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import threading
 from contextvars import ContextVar
@@ -15,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 from perdure.errors import Leaving, RefusedError, Suspended
 from perdure.session.block import Block, Made
 from perdure.session.rules import call as calls
+from perdure.setting import Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from types import TracebackType
 
     from perdure.log.action import Action
@@ -38,14 +38,9 @@ def is_helper(session: Driver) -> bool:
     return session in _helping.get()
 
 
-@contextlib.contextmanager
-def helping(session: Driver) -> Iterator[None]:
+def helping(session: Driver) -> Setting[frozenset[Driver]]:
     """Threads that are started within it may call on behalf of the code that waits for them."""
-    token = _helping.set(_helping.get() | {session})
-    try:
-        yield
-    finally:
-        _helping.reset(token)
+    return Setting(_helping, _helping.get() | {session})
 
 
 class Promise(Generic[T]):

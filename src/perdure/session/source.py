@@ -29,13 +29,13 @@ class Source:
         self._worker: Worker | None = None
         if trying.timeout_s is not None:
             self._end_s = clock.monotonic_s() + trying.timeout_s
-            with inside.Running(session._core, stack), timed.limited() as left, parallel.helping(session):  # noqa: SLF001
+            with inside.running(session._core, stack), timed.limited() as left, parallel.helping(session):  # noqa: SLF001
                 self._worker, self._left = Worker(), left
 
     def next(self) -> Any:
         """The next chunk. Raises `StopIteration`, `TimeOverError`, and what the function raises."""
         if self._worker is None:
-            with inside.Running(self._session._core, self._stack):  # noqa: SLF001
+            with inside.running(self._session._core, self._stack):  # noqa: SLF001
                 return self._step()
         try:
             return self._in_time(self._worker)
@@ -64,7 +64,7 @@ class Source:
         if self._worker is not None:
             self._worker.stop(self._close).result()
         else:
-            with inside.Running(self._session._core, self._stack):  # noqa: SLF001
+            with inside.running(self._session._core, self._stack):  # noqa: SLF001
                 self._close()
 
     def _close(self) -> None:

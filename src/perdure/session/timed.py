@@ -6,14 +6,15 @@ doubt then. Nothing here knows of sessions.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import threading
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from perdure.setting import Setting
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 T = TypeVar("T")
 
@@ -48,15 +49,9 @@ def is_left() -> bool:
     return left is not None and left.is_set()
 
 
-@contextlib.contextmanager
-def limited() -> Iterator[Left]:
+def limited() -> Setting[Left]:
     """What is started within it, threads and tasks, is left to itself once this is set."""
-    left = Left()
-    token = _left.set(left)
-    try:
-        yield left
-    finally:
-        _left.reset(token)
+    return Setting(_left, Left())
 
 
 def within(work: Callable[[], T], *, timeout_s: float) -> T:

@@ -9,8 +9,7 @@ import hashlib
 import itertools
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from pydantic import (
 )
 
 from perdure.errors import TagError
+from perdure.setting import Setting
 from perdure.team import content as contents
 from perdure.team.names import USER_REQUIREMENT, name_of
 
@@ -36,15 +36,10 @@ SELF: Final = "<self>"
 _ids: ContextVar[Callable[[], str] | None] = ContextVar("ids", default=None)
 
 
-@contextmanager
-def derived_ids(*scope: str | int) -> Iterator[None]:
+def derived_ids(*scope: str | int) -> Setting[Callable[[], str]]:
     """Within it, in this task, messages get ids that follow from `scope` and their order: the same when run again."""
     told, numbers = json.dumps(scope), itertools.count()
-    token = _ids.set(lambda: hashlib.sha256(f"{told}#{next(numbers)}".encode()).hexdigest()[:32])
-    try:
-        yield
-    finally:
-        _ids.reset(token)
+    return Setting(_ids, lambda: hashlib.sha256(f"{told}#{next(numbers)}".encode()).hexdigest()[:32])
 
 
 def new_id() -> str:

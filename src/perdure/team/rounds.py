@@ -72,8 +72,7 @@ def turn_of(role: Role, turn: Turn, table: Table, known: Mapping[str, Any]) -> C
         del round
         memories = _memories(role)
         marks = {name: memory.mark() for name, memory in memories.items()}
-        with turn.taken():
-            await role.run()
+        await turn.take(role)
         role.rc.news, role.rc.todo = [], None  # what outlasts a turn is in its result
         told = {name: memory.since(marks[name]) for name, memory in memories.items()}
         made = [m for change in told.values() for m in change.added] + turn.tally.published + role.rc.msg_buffer

@@ -21,7 +21,7 @@ from perdure.team.role import Role
 from perdure.team.turn import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from perdure.runtime.store import AgentStore
     from perdure.session.async_session import AsyncSession
@@ -114,19 +114,19 @@ class Live:
     async def step(self, s: AsyncSession) -> None:
         """Opens the team's state, or plays one round, or says that the team is done."""
         self._at = None  # what an error leaves behind is not taken for the state
-        if self.table is not None:
-            rounds.take_on(self.env, s.state)
-        if self.table is not None:
-            self.table.bind(s.state["messages"])
+        state = s.state
         if self.table is None:
             self._open(s)
-        elif self.env.is_idle:
-            s.complete(self.env.published[-1].content if self.env.published else None)
-        elif lack(s.state["team"]):
-            self._take(s, await s.receive())
         else:
-            await self._round(s)
-        self._at = s.state["team"]["round"]
+            rounds.take_on(self.env, state)
+            self.table.bind(state["messages"])
+            if self.env.is_idle:
+                s.complete(self.env.published[-1].content if self.env.published else None)
+            elif lack(state["team"]):
+                self._take(s, await s.receive())
+            else:
+                await self._round(s, state)
+        self._at = state["team"]["round"]
 
     def _open(self, s: AsyncSession) -> None:
         given = given_in(s.input)
@@ -177,8 +177,8 @@ class Live:
             told = '%s takes a text, {"rounds": n} or {"investment": usd}; this is passed over: %s'
             _log.warning(told, s.id, values.describe(sent))
 
-    async def _round(self, s: AsyncSession) -> None:
-        facts, known, table = s.state["team"], s.state["roles"], self._table
+    async def _round(self, s: AsyncSession, state: MutableMapping[str, Any]) -> None:
+        facts, known, table = state["team"], state["roles"], self._table
         number, seed = facts["round"] + 1, facts["seed"]
         acting = [role for role in self.env.roles.values() if not role.is_idle]
         machines = [role for role in acting if not role.is_human]
@@ -217,7 +217,7 @@ class Live:
                 results[role.profile] = await turn(role)(number)
         facts["round"], facts["rounds_left"] = number, facts["rounds_left"] - 1
         facts.update(self.where.facts)
-        rounds.take_in(self.env, s.state, table, {role.profile: results[role.profile] for role in acting}, ran=ran)
+        rounds.take_in(self.env, state, table, {role.profile: results[role.profile] for role in acting}, ran=ran)
         if self.wasted_usd:
             facts["spent"]["usd"] = facts["spent"].get("usd", 0) + self.wasted_usd
             self.wasted_usd = 0.0

@@ -5,22 +5,23 @@ A turn finds itself (a context variable), so that actions are written and called
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from perdure.setting import Setting
 from perdure.team import outputs
 from perdure.team.message import Message, derived_ids
 from perdure.team.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from perdure.session.async_session import AsyncSession
     from perdure.team.action import Action
+    from perdure.team.role import Role
 
 _current: ContextVar[Turn | None] = ContextVar("perdure_turn", default=None)
 _running: ContextVar[Action | None] = ContextVar("perdure_team_action", default=None)
@@ -68,16 +69,10 @@ class Turn:
         """That of the running action; outside of one, that of the turn."""
         return _tally.get() or self._all
 
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Within it, `current` is this turn."""
-        token, inner = _current.set(self), _tally.set(None)
-        try:
-            with derived_ids(self._seed, self.profile, self.number):
-                yield
-        finally:
-            _tally.reset(inner)
-            _current.reset(token)
+    async def take(self, role: Role) -> None:
+        """The role takes its turn: this one is `current` meanwhile."""
+        with Setting(_current, self), Setting(_tally, None), derived_ids(self._seed, self.profile, self.number):
+            await role.run()
 
     async def perform(self, action: Action, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Runs an action's own code as a journaled action, or answers with what came of it."""
@@ -89,7 +84,8 @@ class Turn:
         async def act(**_given: Any) -> dict[str, Any]:
             nonlocal ran
             ran = True
-            with _inside(action, Tally(path)) as tally, derived_ids(self._seed, self.profile, self.number, *path):
+            ids = derived_ids(self._seed, self.profile, self.number, *path)
+            with Setting(_running, action), Setting(_tally, Tally(path)) as tally, ids:
                 output = await run(action, *args, **kwargs)
             after = action.dump()
             changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
@@ -104,14 +100,3 @@ class Turn:
             action.restore(told.get("set", {}))
         self.tally.add(Tally.load(told))
         return outputs.load(told["output"])
-
-
-@contextlib.contextmanager
-def _inside(action: Action, tally: Tally) -> Iterator[Tally]:
-    """Within it, this action runs, and what it brings about is put down there."""
-    token, outer = _running.set(action), _tally.set(tally)
-    try:
-        yield tally
-    finally:
-        _tally.reset(outer)
-        _running.reset(token)
