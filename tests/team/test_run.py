@@ -124,35 +124,35 @@ def test_the_scene_of_an_error_is_what_its_log_says(tmp_path: Path) -> None:
     assert ran["Write"] == 1
 
 
-class Greet(Counted):
-    pass
-
-
-class Late(Role):
-    """Has something to do as soon as it is there."""
+class Early(Role):
+    """Is given messages before it is part of a session."""
 
     name: str = "Eve"
-    profile: str = "Late"
+    profile: str = "Early"
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        self.set_actions([Greet])
-        self.put_message(Message("hello", cause_by=UserRequirement))
+        self.set_actions([Write])
+        self._watch([Draft])
+        self.rc.memory.add(Message("seen before"))
+        self.put_message(Message("hello", cause_by=Draft))
 
 
-def test_the_scene_has_a_role_that_was_hired_since(tmp_path: Path) -> None:
-    def more() -> Team:
-        return Team(roles=[Collector(), Writer(), Late()], workspace=tmp_path)
-
-    for name, made in (("Draft", team(tmp_path)), ("Greet", more())):
+@pytest.mark.parametrize("hired", ["at once", "later"])
+def test_what_is_put_into_a_role_before_its_session_is_named_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, hired: str
+) -> None:
+    if hired == "later":
+        broken.add("Draft")
+        with pytest.raises(RuntimeError, match="Draft is broken"):
+            play(team(tmp_path))
         broken.clear()
-        broken.add(name)
-        with pytest.raises(RuntimeError, match=f"{name} is broken"):
-            play(made)
-    with perdure.open(str(tmp_path / "storage" / "team" / "agents.db")) as store:
-        found = asyncio.run(scene(store.backend, "team", lambda _state: more()))
-    assert list(found.cut_off) == ["Late"]
-    assert [m.content for m in found.team.env.roles["Late"].get_memories()] == ["hello"]
+    early = Early()
+    made = Team(roles=[Collector(), Writer(), early], workspace=tmp_path)
+    made.run_project("rivers")
+    assert sorted(play(made)) == sorted([*SAID, "Early: Write of Draft of rivers"])
+    assert not {"seen before", "hello"} & {m.content for m in early.get_memories()}
+    assert "Early begins without the messages in its memory or inbox, 2: send them" in caplog.text
 
 
 class Promote(Draft):

@@ -6,6 +6,7 @@ turns, which are recorded, and put into the state and into the live roles alike.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from perdure.team import message as messages
@@ -28,6 +29,8 @@ Memories and the history hold the numbers of messages in `messages`.
 """
 
 APPEND_ONLY = ("messages", "history")
+
+_log = logging.getLogger("perdure.team")
 
 
 class Table:
@@ -98,23 +101,30 @@ def _memories(role: Role) -> dict[str, Memory]:
 
 def laid_out(env: Environment, team: dict[str, Any]) -> dict[str, Any]:
     """The parts of a team that has done nothing yet."""
-    return {
-        "team": team,
-        "roles": {profile: role.dump() for profile, role in env.roles.items()},
-        "memories": {profile: {"memory": [], "working": [], "inbox": []} for profile in env.roles},
-        "messages": [],
-        "history": [],
-        "files": {},
-    }
+    state = {"team": team, "roles": {}, "memories": {}, "messages": [], "history": [], "files": {}}
+    take_on(env, state)
+    return state
 
 
 def take_on(env: Environment, state: MutableMapping[str, Any]) -> None:
-    """Roles that the code hires since: they begin with what their constructors give them."""
+    """Roles that the code hires since: their fields are as they are, and they remember nothing."""
     known = state["roles"]
     for profile, role in env.roles.items():
         if profile not in known:
             known[profile] = role.dump()
             state["memories"][profile] = {"memory": [], "working": [], "inbox": []}
+            _forget(role)
+
+
+def _forget(role: Role) -> None:
+    """What was put into a live role is no part of a session: nobody would know after a restart who said it."""
+    held = sum(memory.count() for memory in _memories(role).values()) + len(role.rc.msg_buffer)
+    if held:
+        told = "%s begins without the messages in its memory or inbox, %d: send them, or keep what they say in a field"
+        _log.warning(told, role.profile, held)
+    for memory in _memories(role).values():
+        memory.clear()
+    role.rc.msg_buffer = []
 
 
 def put_in(env: Environment, state: Mapping[str, Any]) -> Table:
