@@ -242,20 +242,21 @@ def test_a_submitted_append_that_is_cancelled_in_time_is_not_written(held: Held)
     assert held.heads()[:2] == [0, 1]
 
 
-class Room(threading.BoundedSemaphore):
+class Room(threading.Condition):
     """Tells when somebody has to wait for room."""
 
-    full = threading.Event()
+    def __init__(self, mutex: threading.Lock) -> None:
+        super().__init__(mutex)
+        self.full = threading.Event()
 
-    def acquire(self, *_: object) -> bool:
-        if not super().acquire(blocking=False):
-            self.full.set()
-            super().acquire()
-        return True
+    def wait(self, timeout: float | None = None) -> bool:
+        self.full.set()
+        return super().wait(timeout)
 
 
-def test_a_slow_store_pushes_back(held: Held) -> None:
-    held.store._group._room = Room(3)
+def test_a_slow_store_pushes_back(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SUBMITTED_COUNT_MAX", 3)
+    room = held.store._group._room = Room(held.store._group._mutex)
     happened: list[str] = []
     held.begin()
     told = [held.submit(f"s{number}") for number in range(3)]
@@ -267,15 +268,26 @@ def test_a_slow_store_pushes_back(held: Held) -> None:
         more.result(30)
 
     pushed_back = held.start(one_more)
-    assert Room.full.wait(30)
+    assert room.full.wait(30)
     assert happened == []
     held.let_go.set()
     pushed_back.result(30)
     assert happened == ["there is room", "one more is in"]
 
 
-def test_so_many_may_wait_as_the_limit_says(held: Held) -> None:
-    assert held.store._group._room._value == limits.SUBMITTED_COUNT_MAX
+def test_who_is_pushed_back_is_told_of_the_end(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SUBMITTED_COUNT_MAX", 1)
+    room = held.store._group._room = Room(held.store._group._mutex)
+    held.begin()
+    first = held.submit("s0")
+    pushed_back = held.start(lambda: held.submit("s1"))
+    assert room.full.wait(30)
+    ending = held.start(held.store._group.end)
+    with pytest.raises(ClosedError):
+        pushed_back.result(30)
+    held.let_go.set()
+    ending.result(30)
+    assert first.result(30) is not None
 
 
 def test_closing_writes_what_was_submitted(tmp_path: Path) -> None:
