@@ -71,7 +71,7 @@ def test_what_is_forgotten_is_found_nowhere() -> None:
 def test_ids_can_be_ignored() -> None:
     memory = Memory(ignore_id=True)
     memory.add_batch([Message("a", id="1"), Message("a", id="2"), Message("b", id="1")])
-    assert [(one.content, one.id) for one in memory.get()] == [("a", "0"), ("b", "0")]
+    assert [(one.content, one.id) for one in memory.get()] == [("a", "1"), ("b", "1")]
     assert memory.find_news([Message("b"), Message("c", id="x")]) == [Message("c", id="x")]
     memory.delete(Message("a", id="9"))
     assert [one.content for one in memory.get()] == ["b"]

@@ -131,6 +131,23 @@ def test_it_is_written_as_it_was(sample: Path, tmp_path: Path) -> None:
     assert set(_differences(before, now)) <= {"$.context.workdir"}
 
 
+def test_messages_whose_ids_are_ignored_are_told_apart_by_what_they_say(tmp_path: Path) -> None:
+    read = json.loads(OWN.read_text())
+    read.pop("perdure", None)
+    roles = read["env"]["roles"].values()
+    held = [memory for role in roles for memory in (role["rc"]["memory"], role["rc"]["working_memory"])]
+    want = {role["profile"]: [m["content"] for m in role["rc"]["memory"]["storage"]] for role in roles}
+    for memory in held:
+        memory["ignore_id"] = True
+        for message in (*memory["storage"], *(m for under in memory["index"].values() for m in under)):
+            message["id"] = "0"
+    changed = tmp_path / "team.json"
+    changed.write_text(json.dumps(read))
+    team = left(begun(changed, tmp_path), tmp_path).team
+    assert {name: [m.content for m in role.get_memories()] for name, role in team.env.roles.items()} == want
+    assert all(len(set(contents)) > 1 for contents in want.values())
+
+
 def _differences(before: Any, now: Any, path: str = "$") -> Iterator[str]:
     if isinstance(before, dict) and isinstance(now, dict):
         for key in {**before, **now}:

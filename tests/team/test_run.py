@@ -155,6 +155,23 @@ def test_what_is_put_into_a_role_before_its_session_is_named_and_left_out(
     assert "Early begins without the messages in its memory or inbox, 2: send them" in caplog.text
 
 
+def test_a_memory_that_ignores_ids_is_whole_after_a_restart(tmp_path: Path) -> None:
+    def hired() -> Team:
+        made = team(tmp_path)
+        for role in made.env.roles.values():
+            role.rc.memory.ignore_id = True
+        return made
+
+    one = hired()
+    play(one, n_round=1)
+    before = [m.content for m in one.env.roles["Collector"].get_memories()]
+    again = hired()
+    assert play(again, n_round=4) == SAID
+    after = [m.content for m in again.env.roles["Collector"].get_memories()]
+    assert before == ["rivers", "Draft of rivers"]
+    assert after == [*before, "Write of Outline of Draft of rivers"]
+
+
 class Promote(Draft):
     """Changes a role that is not its own."""
 

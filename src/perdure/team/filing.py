@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ from perdure.recovery.carried import resumed
 from perdure.session.keeping.opening import find
 from perdure.team import file, form, names
 from perdure.team import message as messages
+from perdure.team.memory import IGNORED_ID
 from perdure.team.role import Role
 from perdure.team.scene import Scene, scene
 from perdure.team.workplace import STORAGE
@@ -174,8 +176,16 @@ def ids(shown: form.TeamFile) -> dict[str, dict[str, Any]]:
     """The messages that a file shows, by id, in the order in which they come first."""
     found: dict[str, dict[str, Any]] = {}
     for each in shown.messages():
-        found.setdefault(each["id"], each)
+        name = id_of(each)
+        found.setdefault(name, {**each, "id": name})
     return found
+
+
+def id_of(message: Mapping[str, Any]) -> str:
+    """Its id. Where MetaGPT has put the same in the place of all, one that follows from what the message says."""
+    if message["id"] != IGNORED_ID:
+        return str(message["id"])
+    return hashlib.sha256(json.dumps(message, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _named(message: dict[str, Any], known: Mapping[str, Any]) -> Any:

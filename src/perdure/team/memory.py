@@ -19,7 +19,7 @@ from perdure.team.message import dump as dump_message
 from perdure.team.names import name_of
 
 IGNORED_ID: Final = "0"
-"""The id of every message in a memory that ignores ids."""
+"""The id of every message in a memory of MetaGPT's that ignores ids."""
 
 _LIVES: Final = itertools.count(1)
 
@@ -79,7 +79,7 @@ class Change:
 class Memory(BaseModel):
     """The messages of one role. A message whose id is there already is not added again.
 
-    With `ignore_id`, messages that are the same but for their id count as one, and ids are not kept. What it hands out
+    With `ignore_id`, messages that are the same but for their id count as one, the first of them. What it hands out
     are copies of its lists: it is changed by its methods alone.
     """
 
@@ -123,8 +123,6 @@ class Memory(BaseModel):
 
     def add(self, message: Message) -> None:
         """Adds a message at the end, unless it is there."""
-        if self.ignore_id and message.id != IGNORED_ID:
-            message = message.model_copy(update={"id": IGNORED_ID})
         if self._key(message) not in self._held["_keys"]:
             self._append(message)
 

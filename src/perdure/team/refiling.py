@@ -174,7 +174,7 @@ def _role(file: RoleFile | None, role: Role) -> dict[str, Any]:
         "react_mode": file.rc.react_mode,
         "max_react_loop": file.rc.max_react_loop,
         "planner": {"plan": plain(file.planner.plan), "auto_run": file.planner.auto_run},
-        "latest": None if latest is None else latest["id"],
+        "latest": None if latest is None else filing.id_of(latest),
     }
 
 
@@ -182,7 +182,7 @@ def _memories(file: RoleFile | None, numbers: dict[str, int]) -> dict[str, list[
     if file is None:
         return {"memory": [], "working": [], "inbox": []}
     return {
-        "memory": [numbers[each["id"]] for each in file.rc.memory.storage],
-        "working": [numbers[each["id"]] for each in file.rc.working_memory.storage],
+        "memory": [numbers[filing.id_of(each)] for each in file.rc.memory.storage],
+        "working": [numbers[filing.id_of(each)] for each in file.rc.working_memory.storage],
         "inbox": [],
     }
