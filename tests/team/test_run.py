@@ -172,6 +172,45 @@ def test_a_memory_that_ignores_ids_is_whole_after_a_restart(tmp_path: Path) -> N
     assert after == [*before, "Write of Outline of Draft of rivers"]
 
 
+class PassOn(Action):
+    """Sends what it received to somebody else, and twice what is new."""
+
+    async def run(self, history: list[Message]) -> Message:
+        note = Message("a note", cause_by=PassOn, send_to={"Nobody"})
+        self._role.publish_message(note)
+        self._role.publish_message(note.model_copy(update={"send_to": {"Eve"}}))
+        return history[-1].model_copy(update={"send_to": {"Eve"}})
+
+
+class Reader(Role):
+    """Is told what it reads by its name."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.set_actions([Write])
+        self._watch([])
+
+
+@pytest.mark.parametrize("rounds", [10, 1])
+def test_a_message_that_is_changed_and_passed_on_is_another(tmp_path: Path, rounds: int) -> None:
+    def hired() -> Team:
+        clerk = Role(name="Dan", profile="Clerk")
+        clerk.set_actions([PassOn])
+        clerk._watch([Draft])
+        return Team(roles=[Collector(), clerk, Reader(name="Eve", profile="Reader")], workspace=tmp_path)
+
+    made = hired()
+    made.run_project("rivers")
+    play(made, n_round=rounds)
+    while made.outcome is not None and made.outcome.status == "idle":
+        made = hired()
+        play(made, n_round=rounds)
+    read = made.env.roles["Reader"].get_memories()
+    to_eve = [(m.content, m.send_to) for m in read if m.send_to == {"Eve"}]
+    assert to_eve == [("a note", {"Eve"}), ("Draft of rivers", {"Eve"})]
+    assert len({m.id for m in read}) == len(read)
+
+
 class Promote(Draft):
     """Changes a role that is not its own."""
 

@@ -48,6 +48,11 @@ def new_id() -> str:
     return uuid.uuid4().hex if ids is None else ids()
 
 
+def renewed(message: Message) -> Message:
+    """The same with an id of its own: what was received and is sent on, with something changed."""
+    return message.model_copy(update={"id": new_id()})
+
+
 def chained(digest: bytes, ids: Iterable[str]) -> bytes:
     """The digest of all ids until now, 16 bytes, from that of those before (empty for none)."""
     for each in ids:

@@ -56,6 +56,10 @@ class Table:
                 self._recorded.append(each)
                 self.by_id[each["id"]] = live.get(each["id"]) or messages.load(each)
 
+    def recorded(self, name: str) -> dict[str, Any] | None:
+        """The message of this id, as the state has it; None if it is not there."""
+        return self._recorded[self._numbers[name]] if name in self._numbers else None
+
     def numbers(self, ids: Iterable[str]) -> list[int]:
         """Where they are."""
         return [self._numbers[each] for each in ids]
@@ -78,18 +82,32 @@ def turn_of(role: Role, turn: Turn, table: Table, known: Mapping[str, Any]) -> C
         await turn.take(role)
         role.rc.news, role.rc.todo = [], None  # what outlasts a turn is in its result
         told = {name: memory.since(marks[name]) for name, memory in memories.items()}
-        made = [m for change in told.values() for m in change.added] + turn.tally.published + role.rc.msg_buffer
+        with turn.ids("published"):
+            published = _told_apart(turn.tally.published, table)
+        made = [m for change in told.values() for m in change.added] + published + role.rc.msg_buffer
         turn.made = {m.id: m for m in made if m not in table}
         return {
             "role": {name: value for name, value in role.dump().items() if known.get(name) != value},
             "messages": [messages.dump(m) for m in turn.made.values()],
-            "published": [m.id for m in turn.tally.published],
+            "published": [m.id for m in published],
             "inbox": [m.id for m in role.rc.msg_buffer],
             "spent": turn.tally.spent,
             "files": turn.tally.files,
         } | {name: {"rewritten": told[name].rewritten, "ids": [m.id for m in told[name].added]} for name in told}
 
     return take
+
+
+def _told_apart(published: Iterable[Message], table: Table) -> list[Message]:
+    """These; one that was changed and sent on, and is not what is known by its id, with an id of its own."""
+    known: dict[str, dict[str, Any]] = {}
+    apart: list[Message] = []
+    for each in published:
+        said = messages.dump(each)
+        is_another = said != (known.get(each.id) or table.recorded(each.id) or said)
+        apart.append(messages.renewed(each) if is_another else each)
+        known.setdefault(each.id, said)
+    return apart
 
 
 def _memories(role: Role) -> dict[str, Memory]:

@@ -69,9 +69,13 @@ class Turn:
         """That of the running action; outside of one, that of the turn."""
         return _tally.get() or self._all
 
+    def ids(self, *path: str | int) -> Setting[Callable[[], str]]:
+        """Within it, messages get ids that follow from this turn and `path`."""
+        return derived_ids(self._seed, self.profile, self.number, *path)
+
     async def take(self, role: Role) -> None:
         """The role takes its turn: this one is `current` meanwhile."""
-        with Setting(_current, self), Setting(_tally, None), derived_ids(self._seed, self.profile, self.number):
+        with Setting(_current, self), Setting(_tally, None), self.ids():
             await role.run()
 
     async def perform(self, action: Action, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -84,8 +88,7 @@ class Turn:
         async def act(**_given: Any) -> dict[str, Any]:
             nonlocal ran
             ran = True
-            ids = derived_ids(self._seed, self.profile, self.number, *path)
-            with Setting(_running, action), Setting(_tally, Tally(path)) as tally, ids:
+            with Setting(_running, action), Setting(_tally, Tally(path)) as tally, self.ids(*path):
                 output = await run(action, *args, **kwargs)
             after = action.dump()
             changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
