@@ -45,6 +45,10 @@ TOKENS = {
     "databricks": "da" + "pi" + HEX[:32],
     "shopify": "shp" + "at_" + HEX[:32],
     "bearer": "Authorization: Bearer " + RUN[:40],
+    "bearer of digits": "Authorization: Bearer " + HEX[:40],
+    "basic of digits": "Basic " + HEX[:40],
+    "sendgrid of digits": "SG." + HEX[:22] + "." + HEX[:43],
+    "vault of digits": "hvs" + "." + HEX[:30],
     "url": "postgresql://agent:s3cr3tPw@db.internal/x",
     "private key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIE" + RUN + "\n-----END RSA " + "PRIVATE KEY-----",
 }
