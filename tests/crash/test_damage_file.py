@@ -22,6 +22,11 @@ from tests.crash.damage import OTHER, RESULT, SUBJECT, Truth, agent, closed_file
 FULL = os.environ.get("PERDURE_STORM") == "full"
 SAMPLES = 12_000 if FULL else 200
 PARTS = 4
+PAGE_BYTES = 4096
+DATABASE_HEAD_BYTES = 100
+LEADS_TO_PAGES = 5
+"""What a page of SQLite's begins with that is inside of the tree of a table."""
+
 pytestmark = pytest.mark.storm
 
 
@@ -61,6 +66,18 @@ def test_every_byte_of_the_id_and_around_it(filled: Filled, tmp_path: Path) -> N
     assert seen["found"], seen
 
 
+def test_every_byte_that_leads_to_records(filled: Filled, tmp_path: Path) -> None:
+    """In the pages of tables that hold the numbers of others: who reads in order may pass over what is wrong there."""
+    seen = Counter[str]()
+    for start in range(0, len(filled.content), PAGE_BYTES):
+        head = start + (DATABASE_HEAD_BYTES if start == 0 else 0)
+        if filled.content[head] == LEADS_TO_PAGES:
+            cells = int.from_bytes(filled.content[head + 5 : head + 7], "big")
+            for offset in range(start + cells, start + PAGE_BYTES):
+                seen[flipped(filled, tmp_path, offset, 0x10)] += 1
+    assert seen["found"], seen
+
+
 def flipped(filled: Filled, folder: Path, offset: int, mask: int) -> str:
     """What became of it with this byte flipped."""
     content = filled.content
@@ -73,8 +90,8 @@ def flipped(filled: Filled, folder: Path, offset: int, mask: int) -> str:
 
 def test_zeroed_and_missing_pages(filled: Filled, tmp_path: Path) -> None:
     content = filled.content
-    for start in range(0, len(content), 4096):
-        zeroed = content[:start] + bytes(4096) + content[start + 4096 :]
+    for start in range(0, len(content), PAGE_BYTES):
+        zeroed = content[:start] + bytes(PAGE_BYTES) + content[start + PAGE_BYTES :]
         for damaged in (zeroed, content[:start]):
             if damaged:  # an empty file is a new store, as SQLite and we take it
                 outcome(tmp_path / "agents.db", damaged, filled)

@@ -45,6 +45,9 @@ class Part:
         return f"{self.number}/{self.of}" if self.of > 1 else "everything" if self.number else "structure"
 
 
+_SOUGHT: Final = 256
+"""Records that are sought by their numbers at once."""
+
 STRUCTURE: Final = Part(0, 1)
 """The records and the indexes, that each chunk is there, and the newest snapshot."""
 
@@ -107,6 +110,7 @@ def verify(store: Store, session: str, *, data: Part = EVERYTHING) -> Report:
     first = min((p.seq for p in found.problems if p.seq is not None), default=found.last + 1)
     for check in (_check_summary, _check_points, _check_keyframe_index, _check_marks):
         _tolerant(found, check)
+    _tolerant(found, partial(_check_places, data=data))
     _tolerant(found, partial(_check_keyframes, data=data))
     _tolerant(found, _check_files)
     _tolerant(found, partial(_check_leaves, data=data))
@@ -211,6 +215,16 @@ def _check_strange_marks(found: History, made: Mapping[bytes, list[int]]) -> Non
     strange = sorted({seq for mark, seq in stored if mark not in made and seam_of(found.head.bases) < seq <= end})
     if strange:
         found.report(strange[0], f"records {strange} are under a mark in the index of marks that none has", "index")
+
+
+def _check_places(found: History, *, data: Part) -> None:
+    """Whether each record of this part is found by its number, too; in order one may be read without what leads to it.
+
+    Raises `DamageError` for the first that is not.
+    """
+    seqs = [seq for place, seq in enumerate(found.entries) if place in data]
+    for begin in range(0, len(seqs), _SOUGHT):
+        found.reader.store.read_at(found.reader.session, seqs[begin : begin + _SOUGHT])
 
 
 def _check_keyframes(found: History, *, data: Part) -> None:
