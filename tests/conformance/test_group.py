@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -15,6 +18,7 @@ from perdure import faults, limits
 from perdure.errors import ClosedError, ConflictError, FencedError, LimitError, PerdureError, StoreFailedError
 from perdure.log import GENESIS, chained
 from perdure.stores import Batch, group
+from perdure.stores.group import Group, Round, Write
 from perdure.stores.sqlite import SqliteStore
 
 
@@ -273,6 +277,78 @@ def test_a_slow_store_pushes_back(held: Held, monkeypatch: pytest.MonkeyPatch) -
     held.let_go.set()
     pushed_back.result(30)
     assert happened == ["there is room", "one more is in"]
+
+
+class Odd(Group[str]):
+    """A place without one: `fail` is raised by the rounds, once each, before anybody is taken."""
+
+    def __init__(self) -> None:
+        super().__init__(self._round, url="odd:", check=lambda: None)
+        self.fail: list[Exception] = []
+
+    def _round(self, attempt: Round[str]) -> None:
+        if self.fail:
+            raise self.fail.pop()
+        for write in attempt.take():
+            if write.begins():
+                write.result = f"{write.work} written"
+        attempt.is_written = True
+
+
+def test_an_error_that_nobody_expected_is_told_and_stops_nobody() -> None:
+    odd = Odd()
+    odd.fail = [OSError("gone for a moment")]
+    with pytest.raises(OSError, match="gone for a moment"):
+        odd.submit("one").result(30)
+    assert odd.submit("two").result(30) == "two written"
+    odd.end()
+
+
+def test_one_that_is_cancelled_while_it_is_told_keeps_nobody_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class CancelledMeanwhile(Future[str]):
+        def done(self) -> bool:
+            was_done = super().done()
+            if threading.current_thread().name == "perdure-commits":
+                self.cancel()
+            return was_done
+
+    odd = Odd()
+    odd.fail = [OSError("gone for a moment")]
+    with monkeypatch.context() as patch:
+        patch.setattr(group, "Future", CancelledMeanwhile)
+        first = odd.submit("one")
+    with pytest.raises(CancelledError):
+        first.result(30)
+    assert odd.submit("two").result(30) == "two written"
+    odd.end()
+
+
+def test_what_is_submitted_just_before_the_end_is_written() -> None:
+    looked, go_on = threading.Event(), threading.Event()
+
+    class Waiting(deque[Write[str]]):
+        """Stops who serves, once, when it has seen that nobody waits."""
+
+        def __bool__(self) -> bool:
+            is_some = len(self) > 0
+            if sys._getframe(1).f_code is Group._serve.__code__ and not is_some and not looked.is_set():
+                looked.set()
+                go_on.wait(30)
+            return is_some
+
+    class Calls(SimpleQueue[None]):
+        def put(self, item: None, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002
+            super().put(item, block, timeout)
+            if odd._ended:
+                go_on.set()
+
+    odd = Odd()
+    odd._waiting, odd._calls = Waiting(), Calls()
+    assert odd.submit("one").result(30) == "one written"
+    assert looked.wait(30)
+    last = odd.submit("two")
+    odd.end()
+    assert last.result(0) == "two written"
 
 
 def test_who_is_pushed_back_is_told_of_the_end(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,6 +199,23 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         open_store(tmp_path / "nowhere" / "agents.db")
 
 
+def test_a_folder_that_is_away_for_a_moment_fails_what_is_written_meanwhile_and_nothing_after(tmp_path: Path) -> None:
+    folder, away = tmp_path / "volume", tmp_path / "away"
+    folder.mkdir()
+    with SqliteStore(folder / "agents.db") as store:
+        store.create("s", owner="me")
+        pid = os.fork()  # after which connections are made anew
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        folder.rename(away)
+        with pytest.raises(StoreFailedError, match="is its folder there"):
+            store.submit("s", Batch((record(1, b"one"),)), epoch=1, head=0).result(30)
+        away.rename(folder)
+        store.submit("s", Batch((record(1, b"one"),)), epoch=1, head=0).result(30)
+        assert bodies(store) == [b"one"]
+
+
 def test_a_folder_that_cannot_be_synced_is_told_and_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")

@@ -112,6 +112,13 @@ def test_whoever_keeps_a_list_that_it_was_given_keeps_what_it_was_given(steps: l
     assert all(listed == known for listed, known in kept)
 
 
+def test_a_list_in_which_an_equal_message_took_the_place_of_one_is_not_handed_out_again() -> None:
+    memory = Memory(storage=some(3))
+    memory.get()[1] = memory.get_by_position(1).model_copy()
+    memory.get()[1].content = "changed"
+    assert memory.get_by_position(1).content == "changed"
+
+
 def test_a_list_that_nobody_kept_is_handed_out_again() -> None:
     memory = Memory(storage=some(3))
     first = weakref.ref(memory.get())

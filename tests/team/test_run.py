@@ -172,6 +172,38 @@ def test_a_memory_that_ignores_ids_is_whole_after_a_restart(tmp_path: Path) -> N
     assert after == [*before, "Write of Outline of Draft of rivers"]
 
 
+class Eager(Role):
+    """Acts in each round, whether anything came for it or not."""
+
+    name: str = "Fay"
+    profile: str = "Eager"
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.set_actions([Outline])
+
+    @property
+    def is_idle(self) -> bool:
+        return False
+
+    async def _observe(self) -> int:
+        return await super()._observe() or 1
+
+
+def test_the_scene_has_a_role_that_was_hired_for_the_round_that_broke_off(tmp_path: Path) -> None:
+    def more() -> Team:
+        return Team(roles=[Collector(), Writer(), Eager()], workspace=tmp_path)
+
+    for name, made in (("Draft", team(tmp_path)), ("Outline", more())):
+        broken.clear()
+        broken.add(name)
+        with pytest.raises((RuntimeError, IndexError)):
+            play(made)
+    with perdure.open(str(tmp_path / "storage" / "team" / "agents.db")) as store:
+        found = asyncio.run(scene(store.backend, "team", lambda _state: more()))
+    assert list(found.cut_off) == ["Eager"]
+
+
 class PassOn(Action):
     """Sends what it received to somebody else, and twice what is new."""
 

@@ -11,14 +11,14 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from perdure import limits
-from perdure.errors import PerdureError, StoreFailedError
+from perdure.errors import StoreFailedError
 from perdure.stores import refusals
 
 W = TypeVar("W")
@@ -106,9 +106,11 @@ class Group(Generic[W]):
         while True:
             self._calls.get()
             while self._waiting:
-                with suppress(PerdureError):  # what failed was told to the futures
+                with suppress(Exception):  # what failed was told to the futures
                     self.write(None)  # type: ignore[arg-type]
-            if self._ended:
+            with self._mutex:
+                is_over = self._ended and not self._waiting
+            if is_over:
                 return
 
     def _leave(self, write: Write[W]) -> None:
@@ -217,10 +219,11 @@ class Write(Generic[W]):
         future = self._future
         if future is None or future.done():
             return
-        if self.error is None:
-            future.set_result(self.result)
-        else:
-            future.set_exception(self.error)
+        with suppress(InvalidStateError):  # cancelled just now
+            if self.error is None:
+                future.set_result(self.result)
+            else:
+                future.set_exception(self.error)
 
 
 class Round(Generic[W]):

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_serializer
 
+from perdure.state.identity import identical
 from perdure.team.message import Message, chained
 from perdure.team.message import dump as dump_message
 from perdure.team.names import name_of
@@ -22,13 +23,6 @@ IGNORED_ID: Final = "0"
 """The id of every message in a memory of MetaGPT's that ignores ids."""
 
 _LIVES: Final = itertools.count(1)
-
-_references: Final = getattr(sys, "getrefcount", lambda _: _MINE + 1)
-"""How many refer to an object; where nobody knows, one more than `_MINE`."""
-
-_MINE: Final = 3
-"""Those of a memory to the list that it handed out last, once nobody else has it: the private attribute, the variable,
-the argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +50,25 @@ class Remembered(list[Message]):
         """Adds what came since. False if it is not all of these then: it was changed, or they were."""
         self += messages[self._count :]
         self._is_as_of(ids)
-        return self == messages
+        return identical(self, messages)
 
     @property
     def ids(self) -> bytes | None:
         """The digest; None if the list was changed since it was handed out."""
         is_whole = len(self) == self._count and all(a is b for a, b in zip(self[-1:], self._last, strict=True))
         return self._ids if is_whole else None
+
+
+def _references_to_what_a_dict_holds() -> int:
+    """How many are counted when nobody else has any, as this interpreter counts; 0 where none can be relied on."""
+    if not hasattr(sys, "getrefcount") or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return 0
+    held = {"lent": Remembered([], b"")}
+    lent = held["lent"]
+    return sys.getrefcount(lent)
+
+
+_ALONE: Final = _references_to_what_a_dict_holds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,7 @@ class Memory(BaseModel):
         """The list that was handed out last, if nobody has it any more: copying it would touch each message."""
         storage, ids = held["_storage"], held["_ids"]
         lent: Remembered | None = held["_lent"]
-        if lent is None or _references(lent) > _MINE or not lent.goes_on(storage, ids):
+        if lent is None or not _ALONE or sys.getrefcount(lent) > _ALONE or not lent.goes_on(storage, ids):
             lent = held["_lent"] = Remembered(storage, ids)
         return lent
 

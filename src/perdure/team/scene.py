@@ -69,6 +69,7 @@ async def scene(store: Store, session: str, hire: Callable[[Mapping[str, Any]], 
         raise SessionUnknownError(f"{session}: nothing of a team is recorded in {store.url}")
     team, now = hire(state), values.decode(values.encode(state))
     table = rounds.put_in(team.env, now)
+    rounds.take_on(team.env, now)
     actions = Actions(entry for entry in tip if entry.seq > at)
     turns = {each.name: each for each in actions.values() if each.parent is None and each.name in team.env.roles}
     ended, cut_off = dict[str, Any](), dict[str, int]()

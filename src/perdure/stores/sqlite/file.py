@@ -146,7 +146,10 @@ def _is_frozen(path: Path) -> bool:
 
 def _is_read_only(path: Path) -> bool:
     """Whether nobody on this machine can write there: not a matter of rights, but of the file system."""
-    return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+    try:
+        return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+    except OSError:  # it is not there: who opens the file says so
+        return False
 
 
 def _connection(path: Path, mode: str, *, busy_s: float, settings: tuple[str, ...]) -> sqlite3.Connection:
