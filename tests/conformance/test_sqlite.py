@@ -462,6 +462,46 @@ def test_the_log_is_emptied_when_the_process_that_writes_has_committed(
         assert (len(looks), path.with_name("agents.db-wal").stat().st_size) == (3, log)
 
 
+def copied(path: Path, to: Path) -> None:
+    """Writes what is in one file over another, zeros behind it, in a process of its own: this one keeps its locks."""
+    script = (
+        "import os, sys; to = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT); "
+        "os.pwrite(to, open(sys.argv[1], 'rb').read().ljust(os.fstat(to).st_size, bytes(1)), 0)"
+    )
+    subprocess.run([sys.executable, "-c", script, path, to], check=True)
+
+
+def test_what_a_sync_that_failed_may_have_lost_is_carried_over_again(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing() -> sqlite3.Connection:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    before, after = tmp_path / "before", tmp_path / "after"
+    with SqliteStore(path, wal_pages=10**9) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        store.create("s", owner="me")
+        append(store, 1)
+        store._checkpointer.carry_over()
+        copied(path, before)
+        for seq in range(2, 12):
+            append(store, seq, b"a page of its own".ljust(3_000))
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM records").fetchone()
+        append(store, 12, b"a page of its own".ljust(3_000))
+        assert store._checkpointer._carry("PASSIVE")[1] > 0, "all of it was carried over, and synced"
+        copied(before, path)  # what was counted as carried over never came to the disk
+        with monkeypatch.context() as patch:
+            patch.setattr(store._checkpointer.link, "_ready", failing)
+            with pytest.raises(StoreFailedError):
+                store._checkpointer.carry_over()
+        other.execute("COMMIT")
+        store._checkpointer.carry_over()
+        copied(path, after)
+    with closing(sqlite3.connect(after)) as alone:
+        assert alone.execute("SELECT count(*) FROM records").fetchone() == (12,)
+        assert alone.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
 def test_a_reader_in_the_way_only_puts_the_checkpoint_off(path: Path) -> None:
     with SqliteStore(path, wal_pages=10**9) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         store.create("s", owner="me")

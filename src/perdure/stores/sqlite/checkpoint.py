@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from perdure import clock
@@ -28,11 +30,15 @@ _COMMIT_PAGES: Final = 4
 
 
 class Checkpointer:
-    """A thread that works when the log has grown by about `pages` of 4 KB. It starts when first needed."""
+    """A thread that works when the log has grown by about `pages` of 4 KB. It starts when first needed.
 
-    def __init__(self, link: Link, *, writer: Link, pages: int) -> None:
+    After a failure nothing is carried over before `anew` has SQLite begin again at the first page: see there.
+    """
+
+    def __init__(self, link: Link, *, writer: Link, pages: int, anew: Callable[[], bool]) -> None:
         self.link = link
-        self._writer = writer
+        self._writer, self._anew = writer, anew
+        self._must_begin_anew = False
         self._pages = pages
         self._grown = 0
         self._lock = threading.Lock()
@@ -72,7 +78,9 @@ class Checkpointer:
                 self.error = error
 
     def carry_over(self) -> None:
-        """Empties the log, unless a reader is in the way: then the next time does."""
+        """Empties the log, unless a reader or another process is in the way: then the next time does."""
+        if not self._may_begin():
+            return
         for _ in range(_ROUNDS):
             if self._carry("PASSIVE")[1] <= REST_PAGES:
                 break
@@ -87,9 +95,9 @@ class Checkpointer:
 
         While somebody else carries the log over SQLite gives up at once, whatever its time-out: so it is tried again.
         """
-        with self._writer.patient() as db, self.link.lock:
+        with self._begun_anew_after_failures(), self._writer.patient() as db, self.link.lock:
             end = clock.monotonic_s() + self._writer.busy_s
-            while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+            while not self._may_begin() or db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 if clock.monotonic_s() >= end:
                     return False
                 time.sleep(pause_s(PAUSE_S))
@@ -97,9 +105,23 @@ class Checkpointer:
 
     def _carry(self, mode: str) -> tuple[bool, int]:
         """One checkpoint: whether others were in its way, and how many pages of the log are left."""
-        with self.link.connection() as db:
+        with self._begun_anew_after_failures(), self.link.connection() as db:
             busy, total, done = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         return bool(busy), max(0, int(total) - int(done))
+
+    @contextmanager
+    def _begun_anew_after_failures(self) -> Iterator[None]:
+        try:
+            yield
+        except PerdureError:
+            self._must_begin_anew = True
+            self._may_begin()
+            raise
+
+    def _may_begin(self) -> bool:
+        if self._must_begin_anew:
+            self._must_begin_anew = not self._anew()
+        return not self._must_begin_anew
 
 
 def size_of(batch: Batch) -> int:

@@ -7,7 +7,9 @@ one stays open while any store of this process has it. It knows nothing of what 
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +28,18 @@ class _Kept:
     descriptors: list[int] = field(default_factory=list)
     users: int = 0
 
+
+_INDEX_VERSION: Final = (3007000).to_bytes(4, sys.byteorder)
+"""What the file that processes share of a log begins with, as long as it has the form that is known."""
+
+_CARRIED_AT: Final = 96
+"""Where it says how many frames of the log are carried over, in four bytes."""
+
+_CHECKPOINT_LOCK_AT: Final = 121
+"""The place that who carries the log over has locked."""
+
+_indexes: Final[dict[_Identity, int]] = {}
+"""What was opened of such files, after failures alone; never closed, as that would give up SQLite's locks on them."""
 
 _kept: Final[dict[_Identity, _Kept]] = {}
 _lock: Final = threading.Lock()
@@ -81,6 +95,29 @@ class Descriptor:
         except OSError as error:
             raise self._unreadable(error) from error
 
+    def carry_anew(self) -> bool:
+        """Has SQLite carry over its log from the beginning; False while another process is carrying it over.
+
+        A checkpoint that leaves some of the log behind counts what it has written as carried over before that is
+        synced. If the sync of a later one fails, SQLite goes on behind those pages, of which some may never have come
+        to the disk, and in the end gives up the log, where they still are. This takes the count back: `nBackfill` in
+        the file that its processes share, whose form is documented (https://www.sqlite.org/walformat.html).
+        """
+        try:
+            index = _index(Path(f"{self.path}-shm"))
+            if os.pread(index, len(_INDEX_VERSION), 0) != _INDEX_VERSION:
+                return False
+            fcntl.lockf(index, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _CHECKPOINT_LOCK_AT)
+            try:
+                os.pwrite(index, bytes(4), _CARRIED_AT)
+            finally:
+                fcntl.lockf(index, fcntl.LOCK_UN, 1, _CHECKPOINT_LOCK_AT)
+        except FileNotFoundError:
+            return True  # nobody has the store open: who opens it next counts anew
+        except OSError:
+            return False
+        return True
+
     def has_log(self) -> bool:
         """Whether there is a log that is not empty: the store is open, or was not closed."""
         try:
@@ -124,6 +161,15 @@ class Descriptor:
             for descriptor in kept.descriptors:
                 os.close(descriptor)
         self._identity = None
+
+
+def _index(path: Path) -> int:
+    with _lock:
+        found = path.stat()
+        identity = found.st_dev, found.st_ino
+        if identity not in _indexes:
+            _indexes[identity] = os.open(path, os.O_RDWR)
+        return _indexes[identity]
 
 
 def _forget(descriptor: int) -> None:

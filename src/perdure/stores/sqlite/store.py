@@ -82,7 +82,9 @@ class SqliteStore(SqliteCopies):
         self._group = Writers(self._writer)
         self._bells = bells_of(self.url)
         self._reader = link(connect=partial(file.connect_reader, self._descriptor, settings=_READING), busy_s=busy_s)
-        self._checkpointer = Checkpointer(link(connect=connect, busy_s=0), writer=self._writer, pages=wal_pages)
+        self._checkpointer = Checkpointer(
+            link(connect=connect, busy_s=0), writer=self._writer, pages=wal_pages, anew=self._descriptor.carry_anew
+        )
         if self._descriptor.has_log():  # a process before this one may have ended over a failed sync
             self._descriptor.forget_cached()
         try:
