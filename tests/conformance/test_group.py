@@ -306,11 +306,9 @@ def test_an_error_that_nobody_expected_is_told_and_stops_nobody() -> None:
 
 def test_one_that_is_cancelled_while_it_is_told_keeps_nobody_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
     class CancelledMeanwhile(Future[str]):
-        def done(self) -> bool:
-            was_done = super().done()
-            if threading.current_thread().name == "perdure-commits":
-                self.cancel()
-            return was_done
+        def set_exception(self, exception: BaseException | None) -> None:
+            self.cancel()
+            super().set_exception(exception)
 
     odd = Odd()
     odd.fail = [OSError("gone for a moment")]

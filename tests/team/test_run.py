@@ -214,22 +214,17 @@ class PassOn(Action):
         return history[-1].model_copy(update={"send_to": {"Eve"}})
 
 
-class Reader(Role):
-    """Is told what it reads by its name."""
-
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(**fields)
-        self.set_actions([Write])
-        self._watch([])
+def member(name: str, action: type[Action], *watches: type[Action]) -> Role:
+    role = Role(name=name, profile=name)
+    role.set_actions([action])
+    role._watch(watches)
+    return role
 
 
 @pytest.mark.parametrize("rounds", [10, 1])
 def test_a_message_that_is_changed_and_passed_on_is_another(tmp_path: Path, rounds: int) -> None:
     def hired() -> Team:
-        clerk = Role(name="Dan", profile="Clerk")
-        clerk.set_actions([PassOn])
-        clerk._watch([Draft])
-        return Team(roles=[Collector(), clerk, Reader(name="Eve", profile="Reader")], workspace=tmp_path)
+        return Team(roles=[Collector(), member("Dan", PassOn, Draft), member("Eve", Write)], workspace=tmp_path)
 
     made = hired()
     made.run_project("rivers")
@@ -237,7 +232,7 @@ def test_a_message_that_is_changed_and_passed_on_is_another(tmp_path: Path, roun
     while made.outcome is not None and made.outcome.status == "idle":
         made = hired()
         play(made, n_round=rounds)
-    read = made.env.roles["Reader"].get_memories()
+    read = made.env.roles["Eve"].get_memories()
     to_eve = [(m.content, m.send_to) for m in read if m.send_to == {"Eve"}]
     assert to_eve == [("a note", {"Eve"}), ("Draft of rivers", {"Eve"})]
     assert len({m.id for m in read}) == len(read)
@@ -252,12 +247,11 @@ class Promote(Draft):
 
 
 def test_what_one_role_changes_of_another_is_kept(tmp_path: Path) -> None:
-    collector, writer = Collector(), Writer()
-    collector.set_actions([Promote])
+    writer = Writer()
     writer._watch([Promote])
-    made = Team(roles=[collector, writer], workspace=tmp_path)
+    made = Team(roles=[member("Ana", Promote, UserRequirement), writer], workspace=tmp_path)
     made.run_project("rivers")
-    assert play(made)[1:] == ["Collector: Promote of rivers", "Writer: Write of Outline of Promote of rivers"]
+    assert play(made)[1:] == ["Ana: Promote of rivers", "Writer: Write of Outline of Promote of rivers"]
     with perdure.open(str(tmp_path / "storage" / "team" / "agents.db")) as store:
         assert store.state_at("team")["roles"]["Writer"]["fields"]["desc"] == "the best of writers"
 

@@ -216,14 +216,13 @@ class Write(Generic[W]):
         self.is_told = True
         if self.bell is not None:
             self.ring()
-        future = self._future
-        if future is None or future.done():
+        if self._future is None:
             return
-        with suppress(InvalidStateError):  # cancelled just now
+        with suppress(InvalidStateError):  # told already, or cancelled
             if self.error is None:
-                future.set_result(self.result)
+                self._future.set_result(self.result)
             else:
-                future.set_exception(self.error)
+                self._future.set_exception(self.error)
 
 
 class Round(Generic[W]):

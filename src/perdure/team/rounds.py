@@ -87,7 +87,7 @@ def turn_of(role: Role, turn: Turn, table: Table, known: Mapping[str, Any]) -> C
         made = [m for change in told.values() for m in change.added] + published + role.rc.msg_buffer
         turn.made = {m.id: m for m in made if m not in table}
         return {
-            "role": {name: value for name, value in role.dump().items() if known.get(name) != value},
+            "role": {n: value for n, value in role.dump().items() if n not in known or known[n] != value},
             "messages": [messages.dump(m) for m in turn.made.values()],
             "published": [m.id for m in published],
             "inbox": [m.id for m in role.rc.msg_buffer],
