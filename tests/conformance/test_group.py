@@ -280,16 +280,21 @@ def test_a_slow_store_pushes_back(held: Held, monkeypatch: pytest.MonkeyPatch) -
 
 
 class Odd(Group[str]):
-    """A place without one: `fail` is raised by the rounds, once each, before anybody is taken."""
+    """A place without one: `fail` is raised by the rounds, once each, before anybody is taken; others `go_on` first."""
 
     def __init__(self) -> None:
         super().__init__(self._round, url="odd:", check=lambda: None)
         self.fail: list[Exception] = []
+        self.taken, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
 
     def _round(self, attempt: Round[str]) -> None:
         if self.fail:
             raise self.fail.pop()
-        for write in attempt.take():
+        writes = attempt.take()
+        self.taken.set()
+        self.go_on.wait(30)
+        for write in writes:
             if write.begins():
                 write.result = f"{write.work} written"
         attempt.is_written = True
@@ -311,13 +316,21 @@ def test_one_that_is_cancelled_while_it_is_told_keeps_nobody_from_being_told(mon
             super().set_exception(exception)
 
     odd = Odd()
-    odd.fail = [OSError("gone for a moment")]
+    odd.go_on.clear()
+    before = odd.submit("before")
+    assert odd.taken.wait(30)
     with monkeypatch.context() as patch:
         patch.setattr(group, "Future", CancelledMeanwhile)
         first = odd.submit("one")
+    second = odd.submit("two")
+    odd.fail = [OSError("gone for a moment")]
+    odd.go_on.set()
+    assert before.result(30) == "before written"
     with pytest.raises(CancelledError):
         first.result(30)
-    assert odd.submit("two").result(30) == "two written"
+    with pytest.raises(OSError, match="gone for a moment"):
+        second.result(30)
+    assert odd.submit("three").result(30) == "three written"
     odd.end()
 
 
