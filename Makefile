@@ -30,9 +30,9 @@ help:
 demo: $(VENV)/package
 	@$(BIN)/perdure demo
 
-test: lint
-	@echo '== tests'
-	@$(MAKE) --no-print-directory -k -j $(AT_ONCE) --output-sync=target $(TESTS)
+test: $(VENV)/tools
+	@echo '== lint and tests'
+	@$(MAKE) --no-print-directory -k -j $(AT_ONCE) --output-sync=target lint $(TESTS)
 
 # make tests/crash runs the tests of that folder
 $(TESTS): $(VENV)/tools
