@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,35 @@ def test_what_is_no_store_is_explained(url: str, said: str) -> None:
     with pytest.raises(StoreUrlError) as caught:
         open_store(url)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "modules", "extra"),
+    [
+        ("postgresql:///db", ["psycopg", "psycopg_pool"], "postgres"),
+        ("redis://h/0", ["redis"], "redis"),
+        ("s3://bucket", ["obstore"], "s3"),
+        ("mongodb://h/db", ["bson", "pymongo"], "mongo"),
+    ],
+)
+def test_an_extra_that_is_not_there_is_named(url: str, modules: list[str], extra: str) -> None:
+    code = f"""
+import importlib.abc, sys
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {modules}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+from perdure.errors import StoreUrlError
+from perdure.stores import open_store
+try:
+    open_store({url!r})
+except StoreUrlError as error:
+    print(error)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    scheme = url.partition(":")[0]
+    assert told == f"{scheme}: needs an extra that is not installed: pip install 'perdure[{extra}]'\n"
 
 
 @pytest.mark.parametrize("url", ["{}/agents.db", "file://{}/agents", "memory:"])

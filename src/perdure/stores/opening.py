@@ -40,8 +40,9 @@ _EXTRAS: Final = {
     "redis": "redis",
     "obstore": "s3",
     "pymongo": "mongo",
+    "bson": "mongo",
 }
-"""The driver's module, and the extra that brings it."""
+"""A module of a driver, and the extra that brings it."""
 
 
 class _Module(Protocol):
@@ -143,7 +144,7 @@ def _module(scheme: str) -> _Module:
         if driver not in _EXTRAS:
             raise
         raise StoreUrlError(
-            f"{scheme}: needs {driver}, which is not installed: pip install 'perdure[{_EXTRAS[driver]}]'"
+            f"{scheme}: needs an extra that is not installed: pip install 'perdure[{_EXTRAS[driver]}]'"
         ) from error
 
 
