@@ -12,6 +12,7 @@ from perdure.ops.convert import Converted, converted, in_order, is_made_of
 from perdure.ops.receiving import is_half
 from perdure.ops.transfer import Sent, sent, size
 from perdure.session.keeping.opening import summary_of
+from perdure.stores import refusals
 from perdure.values import check_protocol
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def convert(
     heads = [head for head in in_order(source.backend) if chosen is None or head.session in chosen]
     unknown = (chosen or set()) - {head.session for head in heads}
     if unknown:
-        raise SessionUnknownError(f"no session {min(unknown)} in {source.backend.url}")
+        raise refusals.unknown(min(unknown), url=source.backend.url)
     return (_one(source, target, head, protocol=protocol, dry_run=dry_run) for head in heads)
 
 

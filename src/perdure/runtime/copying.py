@@ -25,6 +25,7 @@ from perdure.ops.convert import in_order
 from perdure.ops.receiving import is_half, received
 from perdure.ops.transfer import at_once, sent
 from perdure.session.keeping.opening import summary_of
+from perdure.stores import refusals
 from perdure.stores.ids import HOUSE
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _chosen(
     there = {head.session for head in heads}
     named = set(sessions or ())
     if unknown := named - there:
-        raise SessionUnknownError(f"no session {min(unknown)} in {source.backend.url}")
+        raise refusals.unknown(min(unknown), url=source.backend.url)
     if prefix:
         named |= {session for session in there if session.startswith(prefix)}
     logs = (company(source.backend, session, with_children=children) for session in sorted(named))

@@ -20,6 +20,7 @@ from perdure.session.keeping.opening import NO_INPUT, find
 from perdure.session.keeping.snapshot import Reader
 from perdure.session.rules.request import Draft
 from perdure.session.rules.undoing import rolled_back
+from perdure.stores import refusals
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def function(store: Store, session: str) -> Callable[[Any], Any]:
     """The function that a session recorded. Raises `EntryError`, `SessionUnknownError`."""
     summary = find(store, check_session_id(session))
     if summary is None:
-        raise SessionUnknownError(f"no session {session} in {store.url}")
+        raise refusals.unknown(session, url=store.url)
     if not summary.entry:
         raise EntryError(
             f"{session} recorded no entry point (a handle, a lambda or a local function): name the function"

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.errors import EntryError, PerdureError, SessionUnknownError
+from perdure.errors import EntryError, PerdureError
 from perdure.runtime import entry as entries
 from perdure.runtime.replay import replay
 from perdure.runtime.standing_in import standing_in
 from perdure.session.keeping.opening import find
+from perdure.stores import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ def _loaded(entry: str) -> Callable[[Any], Any]:
 def _entry(store: Store, session: str) -> str:
     summary = find(store, session)
     if summary is None:
-        raise SessionUnknownError(f"no session {session} in {store.url}")
+        raise refusals.unknown(session, url=store.url)
     if not summary.entry:
         raise EntryError(f"{session} recorded no entry point: name the function")
     return summary.entry

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perdure import limits
-from perdure.errors import DamageError, EntryError, SessionUnknownError
+from perdure.errors import DamageError, EntryError
 from perdure.recovery import restore
 from perdure.runtime import entry as entries
 from perdure.runtime import runner, watching
@@ -30,6 +30,7 @@ from perdure.session.keeping.succession import is_fenced
 from perdure.session.rules.status import OVER
 from perdure.session.rules.version import Target
 from perdure.session.waiting import in_thread
+from perdure.stores import refusals
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ class Running(Handles, watching.Watching, Stopping):
                 opened = opening_of(Reader(self.backend, session))
             return opened["form"], opened["entry"]
         if summary is None:
-            raise SessionUnknownError(f"no session {session} in {self.url}")
+            raise refusals.unknown(session, url=self.url)
         return summary.form, summary.entry
 
     def _agent(self, fn: Any) -> Agent:

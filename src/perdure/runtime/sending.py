@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure import faults, limits, values
-from perdure.errors import RefusedError, SessionUnknownError, UndecidedError
+from perdure.errors import RefusedError, UndecidedError
 from perdure.log.marks import answer_mark
 from perdure.session.keeping.delivery import deliver
 from perdure.session.keeping.lease import new_owner
@@ -18,6 +18,7 @@ from perdure.session.rules import item as items
 from perdure.session.rules import schema
 from perdure.session.rules.item import Sent
 from perdure.session.rules.status import OVER
+from perdure.stores import refusals
 from perdure.stores.ids import check_session_id
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _send(store: Deciding, session: str, sent: Sent) -> bool:
 def _check_not_over(store: Deciding, session: str) -> None:
     summary = find(store.backend, check_session_id(session))
     if summary is None:
-        raise SessionUnknownError(f"no session {session} in {store.url}")
+        raise refusals.unknown(session, url=store.url)
     if summary.status in OVER:
         raise RefusedError(
             f"{session} is {summary.status}: it takes nothing any more. To take it back: perdure rollback {session} "

@@ -32,7 +32,7 @@ from perdure.session.keeping.lease import is_dead, owner_text
 from perdure.session.keeping.opening import look, summary_of, told
 from perdure.session.keeping.snapshot import Reader, snapshot
 from perdure.session.table import Table
-from perdure.stores import open_store
+from perdure.stores import open_store, refusals
 from perdure.stores.address import masked
 from perdure.stores.ids import HOUSE, check_session_id
 from perdure.stores.keys import keys_from
@@ -133,7 +133,7 @@ class AgentStore(Running, Deciding, Branching, Keeping, Moving, Snapshots):
         with restore.offered(self.backend, check_session_id(session)):
             found = look(self.backend, session)
             if found is None:
-                raise SessionUnknownError(f"no session {session} in {self.url}")
+                raise refusals.unknown(session, url=self.url)
             head, summary = found
             reader = Reader(self.backend, session, head=head)
             seq = told(reader, summary, head=head).parent if at is None else self._point(session, at)

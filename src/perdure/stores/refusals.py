@@ -30,7 +30,7 @@ def closed(url: str) -> ClosedError:
 
 def unknown(session: str, *, url: str) -> SessionUnknownError:
     """For a session that never was."""
-    return SessionUnknownError(f"{session}: no such session in {url}")
+    return SessionUnknownError(f"no session {session} in {url}; `perdure ls` lists those that are there")
 
 
 def erased(session: str) -> SessionErasedError:
