@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,12 @@ def test_an_unknown_session_is_never_a_new_one(cli: Cli, store: Path) -> None:
     assert [info["session"] for info in json.loads(out)["sessions"]] == ["q"]
 
 
+def test_an_unknown_session_says_where_to_look(cli: Cli, store: Path) -> None:
+    for command, *rest in COMMANDS:
+        _, _, err = cli(command, "nix", *rest)
+        assert err.startswith(f"error: no session nix in sqlite:///{store.absolute()}; `perdure ls` lists "), command
+
+
 def test_an_erased_session(cli: Cli, store: Path) -> None:
     with perdure.open(str(store)) as opened:
         opened.backend.delete("q")
@@ -196,3 +203,38 @@ def test_the_first_page_says_what_to_do_first(cli: Cli) -> None:
     assert "perdure run agent.py:agent --session first" in out
     assert cli("--version") == (0, f"perdure {perdure.__version__}\n", "")
     assert cli("nix")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--store x.db ls", "--store stands behind the command: perdure COMMAND … --store …"),
+        ("--json show q", "--json stands behind the command"),
+        ("team --store x.db show q", "--store stands behind the command: perdure team COMMAND"),
+        ("ls --key file:k", "--key stands before the command: perdure --key … ls …"),
+        ("team show q --config c.yaml", "--config stands before the command: perdure --config … team show …"),
+        ("ls --staus failed", "No such option: --staus (Possible options: --status"),
+        ("export q q.perdure --protocol", "Option '--protocol' requires an argument."),
+        ("rollback q --preveiw", "No such option: --preveiw"),
+        ("diff q -1 --bogus=2", "No such option: --bogus"),
+        ("replay q --jsn", "No such option: --jsn"),
+    ],
+)
+def test_an_option_that_is_not_there_or_stands_elsewhere(cli: Cli, store: Path, line: str, told: str) -> None:
+    status, out, err = cli(*line.split())
+    assert (status, out) == (2, "")
+    assert told in " ".join(err.replace("│", " ").split())
+
+
+def test_a_point_may_begin_with_a_dash(cli: Cli, store: Path) -> None:
+    assert cli("diff", "q", "0", "-1")[0] == 0
+    assert cli("rollback", "q", "--", "--preveiw")[0] == 46, "the name of a checkpoint that is not there"
+
+
+def test_the_paragraphs_of_a_help_flow(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERMINAL_WIDTH", "70")
+    lines = [line.strip() for line in cli("run", "--help")[1].splitlines()]
+    paragraph = lines[next(at for at, line in enumerate(lines) if line.startswith("Ends with 0")) :]
+    told = paragraph[: paragraph.index("")]
+    assert len(told) > 2
+    assert all(len(f"{line} {after.split()[0]}") > 66 for line, after in pairwise(told)), "a line is as full as can be"

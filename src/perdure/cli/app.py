@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import io
 import sys
 from typing import Annotated, Any
@@ -38,6 +39,7 @@ from perdure.cli import (
     watching,
 )
 from perdure.cli.place import use_config, use_key, use_protocol
+from perdure.cli.program import Dashed, Program, flow
 from perdure.errors import PerdureError
 
 HELP = """Durable state for AI agents: killed at any instant, they go on from where they were.
@@ -56,6 +58,7 @@ Sessions are kept in perdure.db here, or where --store or PERDURE_STORE says."""
 
 app = typer.Typer(
     name="perdure",
+    cls=Program,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -76,9 +79,9 @@ app.command(rich_help_panel=LOOK)(looking.ls)
 app.command(rich_help_panel=LOOK)(looking.show)
 app.command(rich_help_panel=LOOK)(logs.log)
 app.command(rich_help_panel=LOOK)(looking.state)
-app.command(rich_help_panel=LOOK, context_settings=options.DASHED)(branching.diff)
+app.command(rich_help_panel=LOOK, cls=Dashed, context_settings=options.DASHED)(branching.diff)
 app.command(rich_help_panel=DECIDE)(deciding.checkpoint)
-app.command(rich_help_panel=DECIDE, context_settings=options.DASHED)(deciding.rollback)
+app.command(rich_help_panel=DECIDE, cls=Dashed, context_settings=options.DASHED)(deciding.rollback)
 app.command(rich_help_panel=DECIDE)(branching.fork)
 app.command(rich_help_panel=DECIDE)(editing.edit)
 app.command(rich_help_panel=DECIDE)(deciding.settle)
@@ -102,7 +105,7 @@ app.command(rich_help_panel=KEEP)(keys.rekey)
 app.command(rich_help_panel=KEEP)(watching.metrics)
 app.command(rich_help_panel=KEEP)(watching.alerts)
 app.command(rich_help_panel=CHECK, cls=verifying.Verify)(verifying.verify)
-app.command(rich_help_panel=CHECK, context_settings=options.DASHED)(replaying.replay)
+app.command(rich_help_panel=CHECK, cls=Dashed, context_settings=options.DASHED)(replaying.replay)
 app.command(
     rich_help_panel=CHECK,
     add_help_option=False,
@@ -136,12 +139,16 @@ def program(
 @functools.cache
 def built() -> Any:
     """The commands as they are called. That is as much work as most of them do, so it is done once in a process."""
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    flow(command)
+    return command
 
 
 def main(argv: list[str] | None = None) -> None:
     """Runs the command line and leaves with its exit status. An error of perdure is told without a traceback."""
     arguments = sys.argv[1:] if argv is None else argv
+    if argv is None:
+        gc.freeze()  # what is loaded by now stays: it is not looked through again, not at the end either
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -63,13 +63,13 @@ def diff(
     at: Annotated[
         str | None,
         typer.Argument(
-            metavar="[POINT]",
+            metavar="POINT",
             help="Where to begin: a number, a name, -1, 0. Else the point before TO; of two sessions the newest.",
             show_default=False,
         ),
     ] = None,
     to: Annotated[
-        str | None, typer.Argument(metavar="[TO]", help="Where to end. Else the newest.", show_default=False)
+        str | None, typer.Argument(metavar="TO", help="Where to end. Else the newest.", show_default=False)
     ] = None,
     *,
     other: Annotated[

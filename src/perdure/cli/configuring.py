@@ -31,7 +31,7 @@ def config(
             help="Tell all that is wrong; what holds and where it was said; write a file; print its JSON Schema.",
         ),
     ] = Doing.show,
-    path: Annotated[Path | None, typer.Argument(metavar="[PATH]", help="Of init: the file, else perdure.yaml.")] = None,
+    path: Annotated[Path | None, typer.Argument(metavar="PATH", help="Of init: the file, else perdure.yaml.")] = None,
     *,
     store: options.Store = None,
     as_json: options.Json = False,

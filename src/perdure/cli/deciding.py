@@ -159,7 +159,7 @@ def answer(
         str, typer.Argument(metavar="QUESTION", help="Its number (digits) or its key.", show_default=False)
     ],
     text: Annotated[
-        str | None, typer.Argument(metavar="[ANSWER]", help="The answer: text, or one of the choices as listed.")
+        str | None, typer.Argument(metavar="ANSWER", help="The answer: text, or one of the choices as listed.")
     ] = None,
     *,
     value: Annotated[

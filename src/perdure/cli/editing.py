@@ -49,7 +49,7 @@ Unsets = Annotated[
 def edit(
     session: options.Session,
     part: Annotated[
-        str | None, typer.Argument(metavar="[PART]", help="Only this part of the state, in the editor.")
+        str | None, typer.Argument(metavar="PART", help="Only this part of the state, in the editor.")
     ] = None,
     *,
     sets: Sets = None,

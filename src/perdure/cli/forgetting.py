@@ -41,7 +41,7 @@ def _optional(flag: str, metavar: str, told: str, *, parser: Callable[[str], Any
 
 def gc(
     session: Annotated[
-        str | None, typer.Argument(metavar="[SESSION]", help="The session; all of the store without one.")
+        str | None, typer.Argument(metavar="SESSION", help="The session; all of the store without one.")
     ] = None,
     *,
     keep_last: Annotated[

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def scrub(
     session: Annotated[
-        str | None, typer.Argument(metavar="[SESSION]", help="The session and its forks; all of the store without one.")
+        str | None, typer.Argument(metavar="SESSION", help="The session and its forks; all of the store without one.")
     ] = None,
     *,
     secret: Annotated[
@@ -84,9 +84,7 @@ def _tell_scrubbed(found: ScrubReport) -> None:
 
 
 def doctor(
-    session: Annotated[
-        str | None, typer.Argument(metavar="[SESSION]", help="With --go-on: the damaged session.")
-    ] = None,
+    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="With --go-on: the damaged session.")] = None,
     *,
     deep: Annotated[bool, typer.Option("--deep", help="Read every byte, and look for chunks nothing needs.")] = False,
     fix: Annotated[bool, typer.Option("--fix", help="Mend what is safe to mend.")] = False,

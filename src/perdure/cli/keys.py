@@ -25,7 +25,7 @@ FAILED = 1
 def keygen(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="Where to keep it, for you alone to read; else it is printed."),
+        typer.Argument(metavar="FILE", help="Where to keep it, for you alone to read; else it is printed."),
     ] = None,
     *,
     as_json: options.Json = False,

@@ -48,7 +48,7 @@ def replay(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FUNCTION]",
+            metavar="FUNCTION",
             help="The code: file.py:function or module:function; the recorded one without it.",
             show_default=False,
         ),

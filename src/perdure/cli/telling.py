@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def send(
     session: options.Session,
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The message, as plain text.")] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The message, as plain text.")] = None,
     *,
     message: Annotated[
         str | None, typer.Option("--message", metavar="JSON", help="The message as JSON, instead of TEXT.")

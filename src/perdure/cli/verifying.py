@@ -48,7 +48,7 @@ def _checked(text: str | None) -> str | None:
 
 def verify(
     session: Annotated[
-        str | None, typer.Argument(metavar="[SESSION]", help="The session; all of the store without one.")
+        str | None, typer.Argument(metavar="SESSION", help="The session; all of the store without one.")
     ] = None,
     *,
     read_data: Annotated[

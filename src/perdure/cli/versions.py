@@ -34,7 +34,7 @@ def migrate(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FUNCTION]",
+            metavar="FUNCTION",
             help="The code: file.py:function or module:function; what each session recorded without it.",
             show_default=False,
         ),
