@@ -238,3 +238,26 @@ def test_the_paragraphs_of_a_help_flow(cli: Cli, monkeypatch: pytest.MonkeyPatch
     told = paragraph[: paragraph.index("")]
     assert len(told) > 2
     assert all(len(f"{line} {after.split()[0]}") > 66 for line, after in pairwise(told)), "a line is as full as can be"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("perdure ver", ["verify"]),
+        ("perdure show --js", ["--json"]),
+        ("perdure show q", ["q"]),
+        ("perdure verify q", ["q"]),
+        ("perdure log q", ["q"]),
+        ("perdure erase q", ["q"]),
+        ("perdure show --store nix.db q", []),
+    ],
+)
+def test_a_shell_completes_words(
+    cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch, line: str, told: list[str]
+) -> None:
+    monkeypatch.setenv("_PERDURE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    _, out, err = cli()
+    assert (out.split(), err) == (told, "")
+    assert not Path("nix.db").exists()

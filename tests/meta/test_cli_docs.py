@@ -59,7 +59,8 @@ def test_every_option_is_in_the_section_of_its_command(command: str) -> None:
 
 
 def test_no_option_is_written_that_is_not_there() -> None:
-    there = set().union(*map(options, COMMANDS)) | {"--version", "--config", "--help"}
+    of_all = {"--version", "--config", "--help", "--install-completion", "--show-completion"}
+    there = set().union(*map(options, COMMANDS)) | of_all
     assert set(re.findall(r"--[a-z][a-z-]*", PAGE)) <= there
 
 

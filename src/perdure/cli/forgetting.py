@@ -170,7 +170,10 @@ def _tell(found: GcReport) -> None:
 
 def erase(
     session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="The id of the session.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="SESSION", help="The id of the session.", show_default=False, autocompletion=options.ids
+        ),
     ] = None,
     *,
     family: Annotated[bool, typer.Option("--family", help="All sessions that began as forks of it, too.")] = False,

@@ -67,7 +67,12 @@ def _moment(text: str | None) -> int | None:
 def log(
     session: Annotated[
         str | None,
-        typer.Argument(metavar="SESSION", help="The session; a journal is of all without one.", show_default=False),
+        typer.Argument(
+            metavar="SESSION",
+            help="The session; a journal is of all without one.",
+            show_default=False,
+            autocompletion=options.ids,
+        ),
     ] = None,
     *,
     journal: Annotated[

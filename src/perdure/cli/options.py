@@ -7,6 +7,8 @@ from typing import Annotated, Final
 import typer
 
 from perdure import values
+from perdure.cli.place import place
+from perdure.errors import PerdureError
 
 DASHED: Final = {"ignore_unknown_options": True}
 """For commands whose arguments may begin with a dash, as -1 does."""
@@ -87,7 +89,20 @@ MaybeProtocol = Annotated[
     typer.Option("--protocol", metavar="NAME", help="Convert it to this protocol on the way.", show_default=False),
 ]
 
-Session = Annotated[str, typer.Argument(metavar="SESSION", help="The id of the session.", show_default=False)]
+
+def ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The ids that a shell may complete a word to; none where the store cannot be read, as nobody asked for it."""
+    try:
+        with place(ctx.params.get("store")).open() as store:
+            return [info.id for info in store.sessions(prefix=incomplete)]
+    except PerdureError:
+        return []
+
+
+Session = Annotated[
+    str,
+    typer.Argument(metavar="SESSION", help="The id of the session.", show_default=False, autocompletion=ids),
+]
 
 AcceptChange = Annotated[
     bool, typer.Option("--accept-change", help="Let changed code leave recorded repeatable calls behind.")

@@ -48,7 +48,10 @@ def _checked(text: str | None) -> str | None:
 
 def verify(
     session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="The session; all of the store without one.")
+        str | None,
+        typer.Argument(
+            metavar="SESSION", help="The session; all of the store without one.", autocompletion=options.ids
+        ),
     ] = None,
     *,
     read_data: Annotated[
