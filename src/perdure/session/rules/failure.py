@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import ChildFailedError, InvalidOutputError, ModelFailedError, RecordedError, UnstorableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 ORIGIN: Final = "__perdure_origin__"
 OWN: Final = frozenset(
@@ -46,14 +47,16 @@ class Origin:
 
 
 def recorded(error: BaseException) -> dict[str, Any]:
-    """An error as it stands in a record: class, text, and its arguments and attributes as far as they can be stored."""
-    attributes = {k: v for k, v in vars(error).items() if k not in NOTED}
-    return {
-        "class": f"{type(error).__module__}:{type(error).__qualname__}",
-        "text": str(error),
-        "args": _encoded(list(error.args)),
-        "attributes": {k: data for k, v in attributes.items() if (data := _encoded(v)) is not None},
-    }
+    """An error as it stands in a record: class, text, and its arguments and attributes as far as they can be stored.
+
+    Without arguments (None) its class is not rebuilt: what would come of it is not the same.
+    """
+    cls, text = type(error), _text(error)
+    attributes = _beside_args(error) | {k: v for k, v in vars(error).items() if k not in NOTED}
+    stored = {k: data for k, v in attributes.items() if (data := _encoded(v)) is not None}
+    made = _made(cls, error.args, {k: attributes[k] for k in stored})
+    args = _encoded(list(error.args)) if made is not None and _text(made) == text else None
+    return {"class": f"{cls.__module__}:{cls.__qualname__}", "text": text, "args": args, "attributes": stored}
 
 
 def _encoded(value: Any) -> bytes | None:
@@ -63,17 +66,64 @@ def _encoded(value: Any) -> bytes | None:
         return None
 
 
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the class's own code; an error is told of all the same
+        return f"<no text: str() of {type(error).__qualname__} failed>"
+
+
 def rebuilt(record: dict[str, Any], *, home: str) -> Exception:
     """The error that a record tells of. `home` is the module of the function that raised it."""
     cls = _allowed(record["class"], home)
-    if cls is None or record["args"] is None:
-        return RecordedError(record["class"].rpartition(":")[2], record["text"])
-    args = values.decode(record["args"])
-    error = cls.__new__(cls, *args)
-    error.args = tuple(args)
-    for name, data in record["attributes"].items():
-        setattr(error, name, values.decode(data))
-    return error
+    made: BaseException | None = None
+    if cls is not None and record["args"] is not None:
+        attributes = {name: values.decode(data) for name, data in record["attributes"].items()}
+        made = _made(cls, values.decode(record["args"]), attributes)
+    if isinstance(made, Exception):
+        return made
+    return RecordedError(record["class"].rpartition(":")[2], record["text"])
+
+
+def _made(cls: type[BaseException], args: Iterable[Any], attributes: dict[str, Any]) -> BaseException | None:
+    """An error of this class without a call of its own code; None if there can be none with these arguments."""
+    base, args = cls, tuple(args)
+    while base.__module__ != "builtins":
+        base = base.__base__  # type: ignore[assignment]
+    try:
+        error: BaseException = base.__new__(cls, *args)
+        base.__init__(error, *args)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    BaseException.args.__set__(error, args)  # type: ignore[attr-defined]
+    fields = _fields(cls)
+    for name, value in attributes.items():
+        if name in fields:
+            fields[name].__set__(error, value)
+        else:
+            vars(error)[name] = value
+    return error if type(error) is cls else None
+
+
+def _fields(cls: type[BaseException]) -> dict[str, MemberDescriptorType]:
+    """What errors of this class know beside their arguments and attributes, such as the name of a file."""
+    found = [item for each in reversed(cls.__mro__) for item in vars(each).items()]
+    fields = {name: field for name, field in found if isinstance(field, MemberDescriptorType)}
+    return {name: field for name, field in fields.items() if not name.startswith("__") and name != "obj"}
+
+
+def _beside_args(error: BaseException) -> dict[str, Any]:
+    """Those of its fields that do not follow from its arguments."""
+    made = _made(type(error), error.args, {})
+    fields = _fields(type(error)) if made is not None else {}
+    return {name: value for name, field in fields.items() if (value := _held(field, error)) is not _held(field, made)}
+
+
+def _held(field: MemberDescriptorType, error: BaseException | None) -> Any:
+    try:
+        return field.__get__(error)
+    except AttributeError:  # a slot in which nothing is
+        return None
 
 
 def handed_out(error: Exception, *, home: str) -> Exception:
@@ -128,11 +178,11 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def mark(error: BaseException, *, origin: int, inside: int, place: int) -> None:
     """Notes on a live error which action it came from, and where code got it: that of the action `inside`, or 0."""
-    setattr(error, ORIGIN, origin)
-    setattr(error, PLACES, {inside: place, **getattr(error, PLACES, {})})
+    vars(error)[ORIGIN] = origin  # not by its own code, which may refuse
+    vars(error)[PLACES] = {inside: place, **getattr(error, PLACES, {})}
 
 
 def mark_beside(error: BaseException, others: Sequence[BaseException]) -> None:
     """Notes on an error those that its code is not given, as it is raised in their place."""
     if others:
-        setattr(error, BESIDE, tuple(others))
+        vars(error)[BESIDE] = tuple(others)
