@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import socket
 from email.message import Message
 from email.utils import formatdate
 from pathlib import Path
@@ -186,6 +188,12 @@ class RateLimitError(Exception):
         (TimeoutError(), False, "transient"),
         (RateLimitError(), True, "transient"),
         (type("APIConnectionError", (Exception,), {})(), True, "transient"),
+        (type("ConnectionError", (OSError,), {})(), True, "transient"),  # of requests and redis: no built-in one
+        (RecordedError("requests.exceptions.ConnectionError", "refused"), True, "transient"),
+        (type("TimeoutError", (Exception,), {})(), True, "transient"),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True, "transient"),
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), True, "transient"),
+        (OSError(errno.ENOSPC, "No space left on device"), True, "tool_error"),
         (type("APIStatusError", (Exception,), {"status_code": 503})(), True, "transient"),
         (type("APIStatusError", (Exception,), {"status_code": 401})(), True, "fatal"),
         (type("APIStatusError", (Exception,), {"status_code": 404})(), True, "tool_error"),
@@ -473,3 +481,44 @@ def test_a_cost_that_cannot_be_told_loses_no_result(store, caplog):
 
     assert store.run(lambda s: s.call(odd), "s").result == "kept"
     assert "odd cost" in caplog.text
+
+
+def test_a_cost_that_is_no_number_does_not_switch_the_budget_off(store, caplog):
+    @perdure.action(effect="repeatable", cost=lambda reply: reply)
+    def priced(n: int) -> dict[str, float]:
+        said.append(n)
+        return {"usd": float("nan") if n == 0 else 1.0, "tokens": 1.0}
+
+    @perdure.agent(failures=FailurePolicy(budget={"usd": 3.0}))
+    def agent(s):
+        return [s.call(priced, n) for n in range(10)]
+
+    assert isinstance(store.run(agent, "s").error, BudgetError)
+    assert said == [0, 1, 2, 3], "0 is not known, 1 to 3 are 3.00"
+    assert course(store).spent == {"usd": 3.0, "tokens": 4.0}
+    assert "priced cost in usd is not known" in caplog.text
+
+
+def test_a_kind_that_cannot_be_told_loses_no_outcome(store, caplog):
+    @perdure.action(effect="once")
+    def pay():
+        said.append("paid")
+        raise ValueError("refused")
+
+    @perdure.agent(failures=FailurePolicy(classify=lambda error: error.kind))
+    def agent(s):
+        try:
+            pay()
+        except ValueError:
+            return "told"
+
+    assert store.run(agent, "s").result == "told", "an outcome that is known is in no doubt"
+    assert said == ["paid"]
+    assert "classify= failed" in caplog.text
+
+    @perdure.agent(failures=FailurePolicy(classify=lambda error: error.kind))
+    def own(s):
+        raise ValueError("its own")
+
+    assert store.run(own, "own").status == "failed"
+    assert store.detail("own").choices[-1].failure.kind == "fatal"

@@ -7,6 +7,7 @@ from the error as those packages leave it there. It decides nothing.
 from __future__ import annotations
 
 import email.utils
+import errno
 import json
 from collections.abc import Iterator, Mapping
 from email.message import Message
@@ -30,6 +31,8 @@ _TRANSIENT: Final = frozenset(
         *("PoolTimeout", "ConnectError", "ReadError", "WriteError", "RemoteProtocolError", "NetworkError"),
         *("TransportError", "ChunkedEncodingError", "IncompleteRead", "RemoteDisconnected", "ServerDisconnectedError"),
         *("ClientConnectionError", "ClientConnectorError", "ClientOSError", "URLError", "TooManyRequests"),
+        *("ConnectionError", "TimeoutError", "MaxRetryError", "NewConnectionError", "EndpointConnectionError"),
+        *("gaierror", "SMTPServerDisconnected"),
         *("ResourceExhausted", "ServiceUnavailable", "DeadlineExceeded", "ThrottlingException"),
         *("ModelConnectionError", "ModelTimeoutError", "ModelRequestTimeout", "ModelRateLimitError"),
         *("ModelUnavailableError", "ModelOverloadedError", "ModelServerError"),
@@ -47,6 +50,7 @@ _FATAL: Final = frozenset(
         *("ModelAuthenticationError", "ModelNotFoundError", "ModelQuotaExceededError"),
     }
 )
+_PASSING_ERRNO: Final = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH})
 _PASSING_STATUS: Final = frozenset({408, 409, 425, 429})
 
 
@@ -62,6 +66,8 @@ def kind_of(error: BaseException, *, of_action: bool) -> str:
     if status in _PASSING_STATUS or (status is not None and status >= 500):
         return TRANSIENT
     if isinstance(error, ConnectionError | TimeoutError) or (names & _TRANSIENT and status is None):
+        return TRANSIENT
+    if isinstance(error, OSError) and error.errno in _PASSING_ERRNO:
         return TRANSIENT
     if isinstance(error, json.JSONDecodeError) or names & _INVALID:
         return INVALID_OUTPUT

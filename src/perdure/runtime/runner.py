@@ -99,14 +99,8 @@ def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool, ready: Callab
         if ready is not None:
             yield from ready(session)
         return (yield from _steps(session, fn, steps=steps))
-    except Suspended as suspended:
-        yield session.note_status("waiting", reason=str(suspended), waits=suspended.seqs)
-        return Outcome("waiting", reason=str(suspended))
-    except Stopped as stopped:
-        if not stopped.recorded:
-            yield session.note_stopped(stopped.status, reason=str(stopped))
-        cause = stopped.__cause__ if isinstance(stopped.__cause__, Exception) else None
-        return Outcome(stopped.status, error=cause, reason=str(stopped))
+    except (Suspended, Stopped) as left:
+        return (yield from _left(session, left))
     except Idle as idle:
         if not idle.recorded:
             yield session.note_status("idle")
@@ -123,16 +117,30 @@ def _entry(session: Any, fn: Callable[[Any], Any], *, steps: bool, ready: Callab
         raise
 
 
+def _left(session: Any, left: Suspended | Stopped) -> Course:
+    """Records that the run was left: it waits for people, or was stopped."""
+    if isinstance(left, Suspended):
+        yield session.note_status("waiting", reason=str(left), waits=left.seqs)
+        return Outcome("waiting", reason=str(left))
+    if not left.recorded:
+        yield session.note_stopped(left.status, reason=str(left))
+    cause = left.__cause__ if isinstance(left.__cause__, Exception) else None
+    return Outcome(left.status, error=cause, reason=str(left))
+
+
 def _failed(session: Any, error: Exception) -> Course:
-    """Records that an error ended the run; leaves by `RolledBack` if the failure policy lets it go on."""
+    """Records that an error ended the run; leaves by `RolledBack` if the failure policy lets it go on.
+
+    What the policy does may be left as well: stopped while it waits, or waiting for people before it goes back.
+    """
     yield session.note_failure(error)
-    reason = f"{type(error).__name__}: {error}"
+    outcome = Outcome("failed", error=error, reason=f"{type(error).__name__}: {error}")
     try:
         yield session.judge(error)
-    except Stopped as stopped:
-        reason = str(stopped)
+    except (Suspended, Stopped) as left:
+        outcome = yield from _left(session, left)
     outward.error(error)
-    return Outcome("failed", error=error, reason=reason)
+    return outcome
 
 
 def _steps(session: Any, fn: Callable[[Any], Any], *, steps: bool) -> Course:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure import values
 from perdure.errors import LimitError, UnstorableError
+from perdure.log import choices
 from perdure.log.action import Outcome, Streamed
 from perdure.session.rules import call as calls
 from perdure.session.rules import failure
@@ -39,12 +40,22 @@ def attempted(
     if policy is None and (wait_s := _number(getattr(error, "retry_after_s", None))) > 0:
         told["wait_s"] = wait_s
     if policy is not None:
-        told["kind"], told["wait_s"] = policy.kind(error, of_action=True), policy.wait_s(error)
+        told["kind"], told["wait_s"] = kind_of(error, policy, of_action=True), policy.wait_s(error)
         retries = max(retries, policy.tries(told["kind"]))
     final = failures + 1 > retries or (call.effect == "once" and not not_done)
     origin = failure.origin_of(error).seq or action.seq
     cost = _cost_of(error) if origin == action.seq else None  # else it is with the action that it came from
     return Ended(Outcome("error", told, final, not_done, origin, cost=cost), error)
+
+
+def kind_of(error: BaseException, policy: Policy, *, of_action: bool) -> str:
+    """The kind of an error. A policy that cannot tell loses no outcome."""
+    try:
+        return policy.kind(error, of_action=of_action)
+    except Exception as failed:  # noqa: BLE001 - the user's own function; the error that it was asked about is kept
+        known = choices.TOOL_ERROR if of_action else choices.FATAL
+        _log.warning("of which kind %r is cannot be told: classify= failed: %r; it counts as %s", error, failed, known)
+        return known
 
 
 def _cost_of(error: Exception) -> dict[str, float] | None:
@@ -67,7 +78,9 @@ def _with_cost(call: Call, outcome: Outcome, result: Any) -> Outcome:
     except Exception as error:  # noqa: BLE001 - the user's own function; the result is paid for, and is kept
         _log.warning("what %s cost is not known: its cost= failed: %r", call.name, error)
         return outcome
-    return replace(outcome, cost=cost)
+    if wrong := [unit for unit, amount in cost.items() if not math.isfinite(amount)]:
+        _log.warning("what %s cost in %s is not known: its cost= says %r", call.name, wrong[0], cost[wrong[0]])
+    return replace(outcome, cost={unit: _number(amount) for unit, amount in cost.items()})
 
 
 def streamed(call: Call, chunks: list[Any], returned: Any, *, cut_us: int | None = None) -> Ended:

@@ -27,7 +27,7 @@ from perdure.log.marks import key_mark, name_mark
 from perdure.session.rules import argument, failure
 from perdure.session.rules import call as calls
 from perdure.session.rules import item as items
-from perdure.session.rules.attempt import state_divergence
+from perdure.session.rules.attempt import kind_of, state_divergence
 from perdure.session.rules.children import starts_elsewhere
 from perdure.session.rules.core import Journal
 from perdure.session.rules.cutting import cut_with_the_run
@@ -463,7 +463,7 @@ class Core(Journal):
         marks = tuple(key_mark(key) for n in around if n in known and (key := known[n].key) is not None)
         draft = status("failed", reason=reason)
         if not origins[0].seq and self.failing.policy is not None and isinstance(error, Exception):
-            draft.body["kind"] = self.failing.policy.kind(error, of_action=False)
+            draft.body["kind"] = kind_of(error, self.failing.policy, of_action=False)
         parent_point = max(((at, p) for at, p in self._passed if at <= place), default=(0, 0))[1]
         told = {"around": around, "to": place, "inside": sorted(places.items()), "parent": parent_point}
         return replace(draft, body=draft.body | told, marks=marks)
