@@ -282,6 +282,16 @@ def test_no_such_function(cli: Cli, target: str, told: str) -> None:
     assert not Path("perdure.db").exists()
 
 
+def test_a_file_that_was_moved_since(cli: Cli) -> None:
+    assert cli("run", "agent.py:failing", "-s", "r")[0] == 1
+    Path("agent.py").rename("moved.py")
+    status, _, err = cli("resume", "r")
+    assert status == 80
+    assert f"r recorded {Path.cwd()}/agent.py:failing as its function: no file " in err
+    assert "perdure run FILE.py:FUNCTION --session r (entry)" in err
+    assert cli("run", "moved.py:failing", "--session", "r")[0] == 1, "it goes on: no `entry`, the agent's own error"
+
+
 def test_a_module_of_the_current_folder_is_found(cli: Cli) -> None:
     assert cli("run", "agent:returning", "-s", "r", "--input", "1")[0] == 0
     assert cli.json("show", "r")["entry"] == "agent:returning"

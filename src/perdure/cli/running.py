@@ -112,7 +112,7 @@ def resume(
         if preview:
             foreseeing.show(opened.preview_resume(session), as_json=as_json)
             return
-        fn = load(entry) if (entry := opened.info(session).entry) else None
+        fn = recorded(opened, session)
 
         def go() -> Outcome:
             return watched(
@@ -153,7 +153,7 @@ def retry(
     where = place(store)
     told: dict[str, Any] = {"reason": reason, "by": chosen_by(by), "strategy": strategy, "at": as_point(at)}
     with where.open(runs=True) as opened:
-        fn = load(entry) if (entry := opened.info(session).entry) else None
+        fn = recorded(opened, session)
         outcome = watched(
             opened,
             session,
@@ -167,9 +167,19 @@ def retry(
 
 def load(target: str) -> Callable[..., Any]:
     """The function of that name. Raises `EntryError`, also when its module cannot be imported."""
+    return _imported(target, lambda: importlib.import_module("perdure.runtime.entry").load(target))
+
+
+def recorded(store: AgentStore, session: str) -> Callable[..., Any] | None:
+    """The function that a session recorded, None where it recorded none. Raises `EntryError` as `load` does."""
+    entry = store.info(session).entry
+    return _imported(entry, lambda: store.entry_of(session)) if entry else None
+
+
+def _imported(target: str, found: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
     find_from_here()
     try:
-        return importlib.import_module("perdure.runtime.entry").load(target)  # type: ignore[no-any-return]
+        return found()
     except PerdureError:
         raise
     except Exception as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -278,7 +279,13 @@ class Running(Handles, watching.Watching, Stopping):
         form, entry = self._form_and_entry(check_session_id(session))
         if not entry:
             raise EntryError(_no_entry(session, form))
-        return entries.load(entry)
+        try:
+            return entries.load(entry)
+        except EntryError as error:
+            raise EntryError(
+                f"{session} recorded {entry} as its function: {error}. It goes on with the function from where that is "
+                f"now: perdure run FILE.py:FUNCTION --session {shlex.quote(session)}"
+            ) from error.__cause__
 
     def _form_and_entry(self, session: str) -> tuple[str, str]:
         """What the session was opened with: from its summary, or where that is damaged from the record itself."""
