@@ -182,7 +182,8 @@ def _held(seen: _Seen, *, wait_s: float, lease_s: float) -> str:
     still = f"; its lease has not moved for {still_s:.1f} s" if seen.told else ""
     return (
         f"{lease.session} is held by {owner_text(lease.owner)} (epoch {lease.epoch}), waited {wait_s:g} s{still}. "
-        f"End that process, or wait longer: one that has stopped moving is replaced after {lease_s:g} s"
+        f"End that process, or wait longer (wait_s={lease_s + 1:g}; of run and resume: --wait {lease_s + 1:g}): "
+        f"one that has stopped moving is replaced after {lease_s:g} s"
     )
 
 
