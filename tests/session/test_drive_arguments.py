@@ -174,6 +174,59 @@ def test_one_of_parallel_calls_in_a_loop(store: AgentStore) -> None:
     assert DONE["large on x"] == 1
 
 
+LOOKED: list[int] = []
+
+
+def was_booked(nights: int) -> perdure.Done | perdure.NotDone:
+    LOOKED.append(nights)
+    return perdure.Done("booked") if DONE[f"book {nights}"] else perdure.NotDone()
+
+
+def unbook(nights: int) -> None:
+    DONE[f"unbook {nights}"] += 1
+
+
+@perdure.action(effect="once", verify=was_booked, undo=unbook)
+def book(nights: int) -> str:
+    DONE[f"book {nights}"] += 1
+    return "booked"
+
+
+def traveller(s: perdure.Session) -> str:
+    s.checkpoint("start")
+    booked = book(1)
+    s.save()
+    if s.input and s.strategy is None:
+        s.rollback("start", strategy="stay")
+    return booked
+
+
+class KilledError(BaseException):
+    """Stands for a kill: nothing of it is recorded."""
+
+
+def test_verify_and_undo_get_the_arguments_that_were_given(store: AgentStore, monkeypatch) -> None:
+    assert store.run(traveller, "t", input=False).result == "booked"
+    changed: dict[int | str, dict[str, Any]] = {"book": {"nights": 3}}
+    DONE.clear()
+
+    def hook(reached: str) -> None:
+        if reached == "effect.after":
+            raise KilledError
+
+    monkeypatch.setattr(faults, "hook", hook)
+    with pytest.raises(KilledError):
+        store.drive("t", into="u", arguments=changed, input=True, again=True)
+    monkeypatch.setattr(faults, "hook", None)
+    LOOKED.clear()
+    store.run(traveller, "u", accept_change=True)
+    assert LOOKED == [3]
+    assert DONE["book 3"] - DONE["unbook 3"] in (0, 1)
+    assert DONE["unbook 3"] == 1
+    assert not DONE["book 1"]
+    assert not DONE["unbook 1"]
+
+
 @pytest.mark.parametrize("point", ["effect.before", "effect.after", "append.before", "append.after"])
 def test_killed_anywhere_the_fork_goes_on_with_the_same_arguments(point: str, tmp_path: Path) -> None:
     path = tmp_path / "agents.db"

@@ -266,3 +266,50 @@ def test_a_rollback_beside_tasks_waits_for_their_calls_and_undoes_them(store) ->
     assert asyncio.run(store.arun(agent, "a")).result == "done"
     assert DONE == ["hire ada", "unhire ada hired ada"]
     assert store.verify("a", read_data=True).ok
+
+
+class Client:
+    """What cannot be stored."""
+
+
+def take_back_all(first: str, *others: str) -> None:
+    DONE.append(f"take back {first} {others}")
+
+
+def take_back_placed(who: str, /, *, result: str) -> None:
+    DONE.append(f"take back {who} {result}")
+
+
+def take_back_through(client: Client, who: str) -> None:
+    DONE.append(f"take back {client} {who}")
+
+
+@perdure.action(effect="once", undo=take_back_all)
+def give_all(first: str, *others: str) -> None:
+    DONE.append(f"give {first} {others}")
+
+
+@perdure.action(effect="once", undo=take_back_placed)
+def give_placed(who: str, /) -> str:
+    DONE.append(f"give {who}")
+    return "given"
+
+
+@perdure.action(effect="once", undo=take_back_through)
+def give_through(client: Client, who: str) -> None:
+    DONE.append(f"give {who}")
+
+
+def test_an_undo_gets_its_arguments_however_it_takes_them(store) -> None:
+    assert store.run(once(lambda: give_all("a", "b", "c"), lambda: give_placed("d")), "a").result == "done"
+    assert DONE[2:] == ["take back d given", "take back a ('b', 'c')"]
+    assert store.detail("a").standing == ()
+
+
+def test_an_undo_whose_argument_could_not_be_stored_has_failed(store) -> None:
+    assert store.run(once(lambda: give_through(Client(), "ada"), lambda: hire("bob")), "a").result == "done"
+    assert DONE == ["give ada", "hire bob", "unhire bob hired bob"]
+    assert [action.call.partition("(")[0] for action in store.detail("a").standing] == ["give_through"]
+    (failed,) = [line for line in store.journal("a") if line["error"]]
+    assert failed["action"] == "take_back_through"
+    assert "could not be stored" in failed["error"]["text"]

@@ -35,11 +35,8 @@ class Trying:
         policy: Policy | None = None,
         observers: Observers | None = None,
     ) -> None:
-        call, action = request.call, request.action
-        self.fn, self.args = plain(call.fn), call.args
-        self.kwargs = with_key(call.fn, call.kwargs, action.idempotency_key)
-        if action.given is not None:
-            self.args, self.kwargs = calls.with_given(call.fn, self.args, self.kwargs, action.given)
+        self.fn = plain(request.call.fn)
+        self.args, self.kwargs = _given(request, request.call.fn)
         self._request, self._session, self._failures, self._policy = request, session, failures, policy
         self._observers = observers
         self._ended: Ended | None = None
@@ -147,10 +144,19 @@ class Trying:
 
 def verifying(request: Verify) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
     """The call's `verify`, and what it is called with."""
-    call, verify = request.call, request.call.options.verify
+    verify = request.call.options.verify
     if verify is None:
         return None
-    return verify, call.args, with_key(verify, call.kwargs, request.action.idempotency_key)
+    return verify, *_given(request, verify)
+
+
+def _given(request: Attempt | Verify, fn: Callable[..., Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What `fn` is called with: what the code gives, or what is given in a driven fork, and the idempotency key."""
+    call, action = request.call, request.action
+    args, kwargs = call.args, call.kwargs
+    if action.given is not None:
+        args, kwargs = calls.with_given(call.fn, args, kwargs, action.given)
+    return args, with_key(fn, kwargs, action.idempotency_key)
 
 
 def with_key(fn: Callable[..., Any], kwargs: dict[str, Any], key: str) -> dict[str, Any]:

@@ -11,7 +11,9 @@ storable type, or a list's index, never negative. Only the path of an "order" ma
     ["order", path, keys]                     these keys of the dict there go to its end, in this order
 
 Operations apply in order, each to the result of the ones before it. No path leads through a tuple or a value that is
-not a dict or a list: a change inside of one sets the whole of it. This module knows nothing of how a delta is found.
+not a dict or a list: a change inside of one sets the whole of it. Nor does one lead by a key that a copy of it does not
+find again (NaN): what changes in a dict under such a key sets the whole dict. This module knows nothing of how a delta
+is found.
 """
 
 from __future__ import annotations
@@ -19,10 +21,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from perdure.errors import DamageError
+from perdure import values
+from perdure.errors import DamageError, StorableError
 
 Op = list[Any]
 State = dict[str, Any]
+
+_FOUND_AGAIN: Final = frozenset({str, bytes, int, bool, type(None)})
+
+
+def is_found_again(key: Any) -> bool:
+    """Whether a copy of this key of a dict leads to the same entry; False for NaN and what contains it."""
+    if type(key) in _FOUND_AGAIN:
+        return True
+    try:
+        return bool(values.decode(values.encode(key)) == key)
+    except StorableError:  # which is told, with its place, when it is encoded
+        return True
+
+
+def leads_there(op: Op, depth: int = 0) -> bool:
+    """Whether an operation finds its place in a copy of the state, from the dict at this depth of its path on."""
+    keys = op[2] if op[0] == "order" else ()
+    return all(map(is_found_again, op[1][depth:])) and all(map(is_found_again, keys))
 
 
 def patch(state: State, ops: list[Op]) -> State:

@@ -15,7 +15,7 @@ from typing import Any
 from perdure import values
 from perdure.errors import StateChangedError
 from perdure.state.align import Gap, Run, anchored, gaps, trimmed
-from perdure.state.delta import Op
+from perdure.state.delta import Op, leads_there
 
 Path = list[Any]
 Form = list[bytes] | dict[bytes, tuple[Any, bytes]] | bytes
@@ -129,7 +129,8 @@ def _dicts(
             ops += _below(old[name][1], now, value[key], [*path, key])
     have = [name for name in old if name in new] + [name for name in new if name not in old]
     moved = _moved(have, list(new))
-    return [*ops, ["order", path, [new[name][0] for name in moved]]] if moved else ops
+    ops += [["order", path, [new[name][0] for name in moved]]] if moved else []
+    return ops if all(leads_there(op, len(path)) for op in ops) else [["set", path, value]]
 
 
 def _moved(have: list[bytes], want: list[bytes]) -> list[bytes]:

@@ -21,7 +21,7 @@ from perdure.session.rules import argument
 from perdure.session.rules.shared import SESSION, STORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from perdure.state.digest import Digests
 
@@ -183,10 +183,7 @@ _OTHER_SIGNATURE: Final = frozenset({"__wrapped__", "__signature__"})
 
 @functools.lru_cache(maxsize=4096)
 def _shape(code: Any) -> Shape:
-    try:
-        parameters = inspect.signature(code).parameters.values()
-    except (TypeError, ValueError):
-        return Shape((), None)
+    parameters = _parameters(code)
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     taking = [p.name for p in parameters if _takes_key(p.annotation)]
     return Shape(tuple(p.name for p in parameters if p.kind in positional), taking[0] if taking else None)
@@ -253,6 +250,37 @@ def with_given(
     other = {name: values.decode(data) for name, data in given.items()}
     told = tuple(other.pop(name, value) for name, value in zip(names, args, strict=True))
     return told, {**kwargs, **other}
+
+
+def placed(fn: Callable[..., Any], named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """How a function is called with arguments by name: in their places where it takes them no other way.
+
+    Those that a call gave behind all parameters have their places for names.
+    """
+    kwargs = dict(named)
+    behind = [kwargs.pop(name) for name in named if name.isdigit()]
+    args = []
+    for parameter in _parameters(fn):
+        in_place = parameter.kind is parameter.POSITIONAL_ONLY or (
+            parameter.kind is parameter.POSITIONAL_OR_KEYWORD and behind
+        )
+        if not in_place or parameter.name not in kwargs:
+            break
+        args.append(kwargs.pop(parameter.name))
+    return (*args, *behind), kwargs
+
+
+def takes(fn: Callable[..., Any], name: str) -> bool:
+    """Whether a function has a parameter of this name."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return any(each.name == name and each.kind not in variable for each in _parameters(fn))
+
+
+def _parameters(fn: Callable[..., Any]) -> Iterable[inspect.Parameter]:
+    try:
+        return inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return ()
 
 
 def with_options(options: Options, changes: Mapping[str, Any]) -> Options:

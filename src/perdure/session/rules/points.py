@@ -14,6 +14,7 @@ from perdure.errors import (
     DivergedError,
     EntryError,
     NoProgressError,
+    NotKeptError,
     RefusedError,
     RolledBack,
     StateChangedError,
@@ -40,7 +41,7 @@ from perdure.session.rules.ledger import Ledger
 from perdure.session.rules.parts import State
 from perdure.session.rules.request import AwaitFlights, Draft, StateAt, Steps
 from perdure.session.rules.status import status
-from perdure.session.rules.undoing import OWN_UNDOS, own_undo, rolled_back
+from perdure.session.rules.undoing import OWN_UNDOS, no_undo, own_undo, rolled_back
 from perdure.state.digest import Digests
 from perdure.state.masking import mask_state
 from perdure.state.shadow import Shadow
@@ -408,7 +409,8 @@ class Core(Journal):
         undone = everything[seq]
         call = self._undo_call(undone)
         self._undoing = (key_mark(undone.key),) if undone.key is not None else ()
-        if tried and not known and call.effect == "once" and (yield from self.settle_doubt(call, tried)) is not None:
+        is_once = tried is not None and "once" in (call.effect, tried.effect)
+        if tried and is_once and not known and (yield from self.settle_doubt(call, tried)) is not None:
             return
         action = yield from self.start(call, tried)
         yield from self.see_through(call, action)
@@ -423,11 +425,15 @@ class Core(Journal):
                 f"{action.undo}, which undoes {action.name} (record {action.seq}), is not defined in this process: "
                 "import the module that declares it"
             )
-        given = {name: argument.again(recorded) for name, recorded in action.args.items()}
-        args = tuple(given.pop(name) for name in list(given) if name.isdigit())
-        if "result" in calls.shape_of(fn).names and action.outcome and action.outcome.how == "result":
+        try:
+            given = {
+                name: argument.again(recorded) for name, recorded in {**action.args, **(action.given or {})}.items()
+            }
+        except NotKeptError as lost:
+            return replace(no_undo(fn, lost), undoes=action.seq)
+        if calls.takes(fn, "result") and action.outcome and action.outcome.how == "result":
             given["result"] = values.decode(action.outcome.value)
-        call = calls.make(fn, args, given, calls.options_of(fn))
+        call = calls.make(fn, *calls.placed(fn, given), calls.options_of(fn))
         return replace(call, undoes=action.seq, key=None)
 
     def fail(self, error: BaseException, *, reason: str) -> Steps:

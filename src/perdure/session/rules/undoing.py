@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
+from perdure.errors import RecordedError
 from perdure.log.branch import SNAPSHOTS, is_reentry
 from perdure.session.rules import call as calls
 from perdure.session.rules.call import Options
@@ -20,6 +21,7 @@ from perdure.session.rules.shared import UNSHARE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from perdure.errors import NotKeptError
     from perdure.log.action import Action
     from perdure.log.entry import Entry
 
@@ -36,6 +38,15 @@ def own_undo(fn: Callable[..., Any], action: Action) -> calls.Call:
         given, name = {"child": values.decode(action.outcome.value) if action.outcome else ""}, "cancel"
     call = calls.make(fn, (), given, Options(effect="idempotent", name=name))
     return replace(call, undoes=action.seq)
+
+
+def no_undo(fn: Callable[..., Any], lost: NotKeptError) -> calls.Call:
+    """The call that stands for an undo which cannot be called, as what it is called with is not there: it fails."""
+
+    def refuse() -> None:
+        raise RecordedError("NotKeptError", f"its argument is not there any more, or could not be stored: {lost}")
+
+    return calls.make(refuse, (), {}, Options(effect="repeatable", name=calls.name_of(fn)))
 
 
 def rolled_back(
