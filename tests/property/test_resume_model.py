@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 FULL = os.environ.get("PERDURE_STORM") == "full"
-SEEDS, PAIRS = (600, 40) if FULL else (40, 2)
+SEEDS, PAIRS = (600, 40) if FULL else (20, 2)
 WRITTEN = [] if check is None else check.PROGRAMS
 
 

@@ -62,7 +62,7 @@ def test_any_program_with_every_policy_on_ends_as_without(program: Program) -> N
 
 @pytest.mark.storm
 @pytest.mark.timeout(400)
-@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings().max_examples // 4, suppress_health_check=[HealthCheck.too_slow])
 @given(programs())
 def test_any_program_with_every_policy_on_is_killed_and_ends_as_without(program: Program) -> None:
     assert _alike(program) is None
