@@ -10,7 +10,7 @@ from perdure.workspace.entry import Entry
 from perdure.workspace.folder import Folder
 from perdure.workspace.place import Place, Shelf
 from perdure.workspace.plan import Plan, Step, plan
-from perdure.workspace.restore import Restored, prove, restore
+from perdure.workspace.restore import Restored, permit, prove, restore
 from perdure.workspace.rules import Rules
 from perdure.workspace.tree import Manifest, addresses, difference, entries_of, load
 from perdure.workspace.walk import Budget
@@ -32,6 +32,7 @@ __all__ = [
     "difference",
     "entries_of",
     "load",
+    "permit",
     "plan",
     "prove",
     "restore",

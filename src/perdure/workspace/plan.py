@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import Final, Literal
 
 from perdure.state.chunks import Load
 from perdure.workspace.entry import FOLDER, SKIPPED, Entry
 from perdure.workspace.tree import Differing, Manifest, difference, entries_of
+
+OPEN: Final = 0o700
+"""What its owner has to be allowed of a folder in which something changes."""
 
 What = Literal["write", "mode", "delete"]
 Window = tuple[Manifest, Manifest]
@@ -49,13 +52,15 @@ class Plan:
     """What a restore from the capture `source` to the capture `target` would change, and what it would leave.
 
     `steps` by path. `left` are paths that stay as they are although the target does not have them so, each with the
-    reason: what somebody else made, what was left out of one of the captures.
+    reason: what somebody else made, what was left out of one of the captures. `shut` are folders that stay, but may not
+    be written to by who owns them, and hold what changes: they are opened for as long as it takes.
     """
 
     source: bytes
     target: bytes
     steps: tuple[Step, ...]
     left: tuple[tuple[str, str], ...]
+    shut: tuple[Entry, ...] = ()
 
     @property
     def name(self) -> str:
@@ -70,7 +75,7 @@ class Plan:
     def back(self) -> Plan:
         """What undoes this one, wherever it was broken off."""
         steps = tuple(Step(step.path, step.then, step.now) for step in self.steps if not step.foreign)
-        return Plan(self.target, self.source, steps, self.left)
+        return Plan(self.target, self.source, steps, self.left, self.shut)
 
 
 def plan(now: Manifest, target: Manifest, chunk: Load, *, windows: Sequence[Window] | None = None) -> Plan:
@@ -98,7 +103,15 @@ def plan(now: Manifest, target: Manifest, chunk: Load, *, windows: Sequence[Wind
         else:
             steps[path] = Step(path, there, then, foreign=path in foreign)
     _settle(steps, left)
-    return Plan(now.id, target.id, tuple(steps.values()), tuple(sorted(left.items())))
+    return Plan(now.id, target.id, tuple(steps.values()), tuple(sorted(left.items())), _shut(steps, now, chunk))
+
+
+def _shut(steps: Mapping[str, Step], now: Manifest, chunk: Load) -> tuple[Entry, ...]:
+    above = {folder for path in steps for folder in _above(path)} - steps.keys()
+    if not above:
+        return ()
+    found = (entry for entry in entries_of(now, chunk) if entry.path in above and entry.kind == FOLDER)
+    return tuple(entry for entry in found if entry.mode & OPEN != OPEN)
 
 
 def _whose(

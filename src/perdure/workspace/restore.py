@@ -22,7 +22,7 @@ from perdure.state.chunks import Load, opened_as
 from perdure.workspace.capture import opened_root
 from perdure.workspace.content import content_in, data_of
 from perdure.workspace.entry import FILE, FOLDER, LINK, Entry, alike
-from perdure.workspace.plan import Plan, Step
+from perdure.workspace.plan import OPEN, Plan, Step
 from perdure.workspace.rules import TEMPORARY
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,13 +49,14 @@ class _Restoring:
 
     def run(self, plan: Plan) -> None:
         faults.reach("restore.files")
-        steps = sorted(plan.steps, key=lambda step: step.path.split("/"))
-        self._clear(steps)
+        shut = [Step(folder.path, folder, folder) for folder in plan.shut]
+        steps = sorted((*plan.steps, *shut), key=lambda step: step.path.split("/"))
         for step in steps:
-            if step.then is not None and step.now is not None and step.then.kind == FOLDER == step.now.kind:
-                self._mode(step.path, step.then.mode | 0o700)
+            if (mode := _folder_mode(step)) is not None:
+                self._open(step.path, mode)
+        self._clear(steps)
         for above in {step.path.rpartition("/")[0] for step in steps}:
-            self._check_writable(above)
+            self.check_writable(above)
         for step in reversed(steps):  # what is in a folder before the folder
             if step.now is not None and (step.then is None or step.then.kind != step.now.kind):
                 self._remove(step)
@@ -63,8 +64,8 @@ class _Restoring:
             if step.then is not None:
                 self._place(step, step.then)
         for step in reversed(steps):
-            if step.then is not None and step.then.kind == FOLDER:
-                self._mode(step.path, step.then.mode)
+            if (mode := _folder_mode(step)) is not None:
+                self._mode(step.path, mode)
         faults.reach("restore.settled")
         self._sync()
 
@@ -169,10 +170,23 @@ class _Restoring:
                 os.chmod(name, mode, dir_fd=folder)
                 self._did(path)
 
-    def _check_writable(self, path: str) -> None:
-        """Raises `WorkspaceError` while nothing is changed."""
-        with self._parent(f"{path}/-" if path else "-") as (folder, _):
-            if folder is not None and not os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True):
+    def _open(self, path: str, mode: int) -> None:
+        """So that what is in it can change; one of somebody else stays as it is."""
+        with contextlib.suppress(PermissionError):
+            self._mode(path, mode | OPEN)
+
+    def check_writable(self, path: str, *, is_opened: bool = False) -> None:
+        """Raises `WorkspaceError` while nothing is changed. `is_opened`: one of this user will be made writable."""
+        with contextlib.ExitStack() as entered:
+            try:
+                folder, _ = entered.enter_context(self._parent(f"{path}/-" if path else "-"))
+            except PermissionError:
+                if is_opened:
+                    return  # what is above it will be opened
+                raise
+            if folder is None or os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True):
+                return
+            if not (is_opened and os.fstat(folder).st_uid == os.geteuid()):
                 raise WorkspaceError(f"{path or 'the workspace'}: the folder may not be written to; make it writable")
 
     # --- folders ------------------------------------------------------------------------------------------------------
@@ -237,7 +251,8 @@ def restore(root: Path, plan: Plan, chunk: Load) -> Restored:
         ) from error
     finally:
         os.close(folder)
-    return Restored(tuple(dict.fromkeys(work.changed)), tuple(work.kept))
+    shut = {folder.path for folder in plan.shut}
+    return Restored(tuple(path for path in dict.fromkeys(work.changed) if path not in shut), tuple(work.kept))
 
 
 def prove(plan: Plan, chunk: Load) -> None:
@@ -245,6 +260,20 @@ def prove(plan: Plan, chunk: Load) -> None:
     written = [step.then for step in plan.steps if step.then is not None and step.what == "write"]
     for digest in {piece.chunk for entry in written for piece in entry.pieces}:
         opened_as(bytes, digest, chunk)
+
+
+def permit(root: Path, plan: Plan) -> None:
+    """Raises `WorkspaceError`, while nothing is changed, unless what the plan changes may be written to.
+
+    Folders of this user are opened, and shut again; others have to be writable, and so has the root.
+    """
+    folder = opened_root(root)
+    try:
+        work = _Restoring(folder, lambda _: b"", "")
+        for above in sorted({step.path.rpartition("/")[0] for step in plan.steps}):
+            work.check_writable(above, is_opened=bool(above))
+    finally:
+        os.close(folder)
 
 
 def _stat(folder: int, name: str) -> os.stat_result | None:
@@ -272,6 +301,13 @@ def _there(folder: int, name: str, step: Step) -> Entry | None:
         return Entry(step.path, FILE, mode, found.st_size, content=content_in(file, found.st_size))
     finally:
         os.close(file)
+
+
+def _folder_mode(step: Step) -> int | None:
+    """The permissions of a folder at this path in the end: of one that goes, should it stay; None: there is none."""
+    if step.then is not None and step.then.kind == FOLDER:
+        return step.then.mode
+    return step.now.mode if step.now is not None and step.now.kind == FOLDER and not step.foreign else None
 
 
 def _is_placed(there: Entry, then: Entry | None) -> bool:

@@ -106,6 +106,9 @@ class Walk:
                 seen = name.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
+            except OSError as error:  # of a folder that may be listed and no more
+                self._skip(path, f"cannot be read: {os.strerror(error.errno or 0)}")
+                continue
             mode = seen.st_mode
             if seen.st_dev != device:
                 self._skip(path, "on another file system")

@@ -67,6 +67,7 @@ class SessionFiles:
                 case Foresee(now, to, windows):
                     plan = self._plan(now, to, windows)
                     workspace.prove(plan, self._place.one)
+                    workspace.permit(self._there().root, plan)
                     return plan.conflicts
                 case TakeBack(now, to, windows):
                     there = self._there(workspace.load(now, self._place.one))
