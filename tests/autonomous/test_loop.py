@@ -173,3 +173,13 @@ def test_a_tool_with_the_name_of_one_of_the_loop_is_refused(folder: Path) -> Non
     with perdure.open("memory:") as store:
         outcome = run(store, playing.agent([], tools=tools), folder)
         assert "the tool 'remember' has the name" in outcome.reason
+
+
+def test_a_byte_of_a_command_line_does_not_end_it_for_good(folder: Path) -> None:
+    script = [playing.plan(task("1", check="true")), says(call("finish_task", result="done"))]
+    with perdure.open("memory:") as store:
+        agent = playing.agent(script)
+        assert run(store, agent, folder, budget={"steps": 1}).status == "idle"
+        store.send("q", "in latin-1: caf\udce9")
+        store.send("q", {"steps": 5})
+        assert store.run(agent, "q").result == "done"

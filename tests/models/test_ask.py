@@ -468,3 +468,20 @@ def test_tokens_of_a_reply_that_failed_are_spent(store):
     outcome = store.run(agent, "q")
     assert isinstance(outcome.error, errors.BudgetError)
     assert store.detail("q").spent["tokens"] == 30
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_no_utf_8_is_sent_and_recorded_with_backslashes(stream):
+    async def agent(s):
+        history = s.state["history"] = [{"role": "user", "content": "caf\udce9"}]
+        first = await ask(s, server.model, "", history=history, stream=stream)
+        history += [first.message(), {"role": "user", "content": "and \udce9"}]
+        second = await ask(s, server.model, "ol\udce9", system="\udce9", history=history, stream=stream)
+        return [first.text, second.text]
+
+    with serving(lambda asked: f"half \ud83d of {asked.said}") as server, perdure.open("memory:") as store:
+        assert run(store, agent) == ["half \\ud83d of caf\\udce9", "half \\ud83d of ol\\udce9"]
+        (system, user, reply, *_) = server.asked[1].body["messages"]
+        assert [system["content"], user["content"]] == ["\\udce9", "caf\\udce9"]
+        assert reply["content"] == "half \\ud83d of caf\\udce9"
+        assert len(server.asked) == 2, "each of them is paid for once"

@@ -235,3 +235,13 @@ def test_in_a_session_it_is_a_journaled_action_that_runs_once(tmp_path, kind):
         assert store.run(chosen, "q").result == "1"
         assert store.run(chosen, "q").result == "1"
     assert (tmp_path / "ran").read_text() == "x\n"
+
+
+def test_code_may_be_as_long_as_it_says_whatever_it_is_written_in(tmp_path):
+    assert ran(tmp_path, f"print(len('{'я' * 60_000}'))", tool="run_python").stdout == "60000\n"
+    assert ran(tmp_path, "#\n" * 60_000 + "print(1)", tool="run_python").stdout == "1\n"
+    assert ran(tmp_path, f"printf %s {'a' * 120_000} | wc -c").stdout.strip() == "120000"
+    for tool, word in (("run_shell", "command"), ("run_python", "code")):
+        result = shell(tmp_path).call_sync(None, tool, {word: "#" * 128_001})
+        assert result.problem == "error"
+        assert "more than 128,000 bytes: write it to a file" in result.text

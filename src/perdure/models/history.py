@@ -100,18 +100,23 @@ def kept(message: ModelResponse) -> dict[str, Any] | None:
     return {name: told[name] for name in _KEPT if name in told}
 
 
+def sayable(text: str) -> str:
+    """A text as a server takes it: what is no UTF-8 (half a character, a byte of a command line) has backslashes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def _message(said: Any, names: Mapping[str, str]) -> ModelMessage:
     match said:
         case {"role": "user", "content": str(text)}:
-            return ModelRequest([UserPromptPart(text)])
+            return ModelRequest([UserPromptPart(sayable(text))])
         case {"role": "system", "content": str(text)}:
-            return ModelRequest([SystemPromptPart(text)])
+            return ModelRequest([SystemPromptPart(sayable(text))])
         case {"role": "tool", "tool_call_id": str(call), "content": str(text)}:
             if call not in names:
                 raise RefusedError(
                     f"history: a tool's message answers the call {call!r}, which no message before it has"
                 )
-            return ModelRequest([ToolReturnPart(names[call], text, tool_call_id=call)])
+            return ModelRequest([ToolReturnPart(names[call], sayable(text), tool_call_id=call)])
         case {"role": "assistant"} if (found := _assistant(said)) is not None:
             return found
     raise RefusedError(
@@ -125,14 +130,15 @@ def _assistant(said: Mapping[str, Any]) -> ModelResponse | None:
     calls = [_call(one) for one in told or ()]
     if not (text is None or isinstance(text, str)) or None in calls or (text is None and not calls):
         return None
-    whole = _whole(said.get(KEPT), text or "", list(told or ()))
+    text = sayable(text or "")
+    whole = _whole(said.get(KEPT), text, list(told or ()))
     return whole or ModelResponse([*([TextPart(text)] if text else []), *filter(None, calls)])
 
 
 def _call(told: Any) -> ToolCallPart | None:
     match told:
         case {"id": str(call), "function": {"name": str(name), "arguments": str(arguments)}}:
-            return ToolCallPart(name, arguments, tool_call_id=call)
+            return ToolCallPart(name, sayable(arguments), tool_call_id=call)
     return None
 
 

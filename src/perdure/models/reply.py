@@ -11,6 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.messages import ModelMessagesTypeAdapter
+from pydantic_core import PydanticSerializationError
+
+from perdure.models.history import sayable
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -42,7 +45,7 @@ class Reply:
 
 def recorded(message: ModelResponse, problem: str | None) -> dict[str, Any]:
     """A reply as it is recorded."""
-    (told,) = json.loads(ModelMessagesTypeAdapter.dump_json([message], exclude_none=True))
+    told = _told(message)
     told["usage"] = {name: value for name, value in told["usage"].items() if value}
     usage = message.usage
     return {
@@ -52,6 +55,22 @@ def recorded(message: ModelResponse, problem: str | None) -> dict[str, Any]:
         "tokens_out": usage.output_tokens,
         "usd": _usd(message),
     }
+
+
+def _told(message: ModelResponse) -> dict[str, Any]:
+    try:
+        (told,) = json.loads(ModelMessagesTypeAdapter.dump_json([message], exclude_none=True))
+    except PydanticSerializationError:  # half a character, as of a reply that was cut off: paid for all the same
+        (told,) = _sayable(ModelMessagesTypeAdapter.dump_python([message], mode="json", exclude_none=True))
+    return told  # type: ignore[no-any-return]
+
+
+def _sayable(told: Any) -> Any:
+    if isinstance(told, str):
+        return sayable(told)
+    if isinstance(told, dict):
+        return {_sayable(name): _sayable(value) for name, value in told.items()}
+    return [*map(_sayable, told)] if isinstance(told, list) else told
 
 
 def spent(message: ModelResponse) -> dict[str, float]:

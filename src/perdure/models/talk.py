@@ -46,7 +46,8 @@ class Talk:
         histories.check(said)
         last = said[-1]
         assert isinstance(last, ModelRequest)  # noqa: S101 - a prompt, what was asked before, or a problem
-        said[-1] = replace(last, instructions=self.system or (None if prompt else last.instructions))
+        system = histories.sayable(self.system)
+        said[-1] = replace(last, instructions=system or (None if prompt else last.instructions))
         return said
 
     def asked(self, prompt: str) -> str:
@@ -54,7 +55,7 @@ class Talk:
         return prompt or histories.newest(self.history)
 
     def _question(self, prompt: str) -> list[ModelMessage]:
-        return [*self.history, *([ModelRequest([UserPromptPart(prompt)])] if prompt else [])]
+        return [*self.history, *([ModelRequest([UserPromptPart(histories.sayable(prompt))])] if prompt else [])]
 
     def recorded(self) -> dict[str, Any]:
         """What is recorded of it, by the name of the argument; what it does not have is left out."""

@@ -34,7 +34,8 @@ _SAFE: Final = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOG
 _MARK: Final = "PERDURE_COMMAND"
 """A variable by which the processes of a command are found."""
 
-_CODE_BYTES_MAX: Final = 100_000
+_TEXT_BYTES_MAX: Final = 128_000
+"""Of a command or code: the system takes no argument of 131,072 bytes."""
 
 _READ_BYTES: Final = 1 << 18
 
@@ -118,16 +119,21 @@ def shell(
 
         It has no input, and everything that it started ends with it.
         """
+        _check_length(command, "command")
         return run(["/bin/sh", "-c", command], root, limits=chosen, env=more)
 
     def run_python(code: str) -> Ran:
         """Runs Python code in the folder as a program of its own, and tells its exit status and output."""
-        if len(code.encode("utf-8", "surrogateescape")) > _CODE_BYTES_MAX:
-            raise ValueError(f"the code has more than {_CODE_BYTES_MAX:,} bytes: write it to a file, and run that")
+        _check_length(code, "code")
         return run([interpreter, "-c", code], root, limits=chosen, env=more)
 
     made = [tool(fn, effect=effect, after_rollback="again") for fn in (run_shell, run_python)]
     return Toolbox(made)
+
+
+def _check_length(text: str, what: str) -> None:
+    if len(text.encode("utf-8", "surrogatepass")) > _TEXT_BYTES_MAX:
+        raise ValueError(f"the {what} has more than {_TEXT_BYTES_MAX:,} bytes: write it to a file, and run that")
 
 
 def run(
@@ -225,8 +231,8 @@ class _Running:
             "told": told,
             "end_s": bounds.COMMAND_END_S,
         }
-        return subprocess.Popen(  # noqa: S603 - running what an agent says is what it is for
-            [sys.executable, "-I", "-S", _SUPERVISOR, json.dumps(task)],
+        process = subprocess.Popen(  # noqa: S603 - running what an agent says is what it is for
+            [sys.executable, "-I", "-S", _SUPERVISOR],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -234,6 +240,11 @@ class _Running:
             env={},
             start_new_session=True,
         )
+        assert process.stdin is not None  # noqa: S101 - a pipe
+        with contextlib.suppress(BrokenPipeError):  # it was killed: that is told like any other end
+            process.stdin.write(json.dumps(task).encode() + b"\n")
+            process.stdin.flush()
+        return process
 
     def to_its_end(self) -> Ran:
         """Waits for it. However this is left, all of it has ended."""

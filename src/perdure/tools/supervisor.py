@@ -2,7 +2,8 @@
 
 It adopts every process that the command leaves behind (PR_SET_CHILD_SUBREAPER), so none gets away by forking twice or
 by a session of its own. It ends them when the command ends, a limit is passed, its standard input is closed or whoever
-started it is gone. Its task is JSON on the command line; what came of it is JSON on the descriptor `told`.
+started it is gone. Its task is the first line of its standard input, in JSON: a command line has no room for long ones.
+What came of it is JSON on the descriptor `told`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import os
 import resource
 import select
 import signal
-import sys
 import time
 from typing import Any
 
@@ -29,8 +29,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def main() -> None:
     """Runs the command, and tells what came of it."""
-    task = json.loads(sys.argv[1])
-    if os.getppid() != task["parent"]:
+    if (task := _task()) is None or os.getppid() != task["parent"]:
         return
     _prctl(_SET_SUBREAPER, 1)
     _prctl(_SET_PDEATHSIG, signal.SIGTERM)
@@ -49,6 +48,16 @@ def main() -> None:
     }
     with contextlib.suppress(BrokenPipeError):
         os.write(task["told"], json.dumps(told).encode())
+
+
+def _task() -> dict[str, Any] | None:
+    """None if whoever started it was gone before all of it was said."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        if not (part := os.read(0, 1 << 16)):
+            return None
+        line += part
+    return json.loads(line)  # type: ignore[no-any-return]
 
 
 def _prctl(option: int, value: int) -> None:
