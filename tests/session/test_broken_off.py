@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
 import perdure
@@ -95,6 +98,64 @@ def test_a_later_run_makes_the_calls_that_are_recorded(store, monkeypatch, nth, 
     assert store.run(agent, "s").status == "failed"
     assert store.run(agent, "s").result == 3
     assert ran == [0, 1, 2]
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_each_of_several_calls_that_are_the_same_goes_on_where_it_was(store, monkeypatch, written):
+    ran, failing, both = [], [], threading.Barrier(2, timeout=30)
+
+    def pay(amount):
+        ran.append(amount)
+        if len(ran) <= 2:
+            both.wait()  # both have begun, so what is written next is how they ended
+            failing.append("no space left")
+        return amount
+
+    def block(s):
+        with s.parallel() as p:
+            paid = [p.action(pay, effect="once")(5) for _ in range(2)]
+        return [each.result() for each in paid]
+
+    append = store.backend.append
+
+    def breaking(session, batch, *, epoch, head):
+        if not failing:
+            return append(session, batch, epoch=epoch, head=head)
+        if written:
+            append(session, batch, epoch=epoch, head=head)
+        raise StoreFailedError(failing.pop())
+
+    monkeypatch.setattr(store.backend, "append", breaking)
+    with store.session("s") as s:
+        with pytest.raises(StoreFailedError):
+            block(s)
+        assert block(s) == [5, 5]
+    assert ran == [5, 5]
+    assert [action.outcome.how for action in Actions(store.log("s")).values()] == ["result"] * 2
+
+
+def test_one_that_was_broken_off_answers_one_call(store, monkeypatch):
+    ran = []
+
+    async def pay(amount):
+        ran.append(amount)
+        return len(ran)
+
+    breaking = Breaking(store, monkeypatch)
+
+    async def main():
+        async with store.aio.session("s") as s:
+            await s.save()
+            breaking.left = 2
+            with pytest.raises(StoreFailedError):
+                await s.action(pay, effect="once")(5)
+            async with s.parallel() as p:
+                paid = [p.action(pay, effect="once")(5) for _ in range(2)]
+            return sorted([await each for each in paid])
+
+    assert asyncio.run(main()) == [1, 2]
+    assert ran == [5, 5]
+    assert [action.outcome.how for action in Actions(store.log("s")).values()] == ["result"] * 2
 
 
 def test_a_result_that_is_too_long_is_kept_as_finished(store, monkeypatch):

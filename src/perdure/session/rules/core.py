@@ -7,6 +7,7 @@ is kept.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,9 @@ class Journal(Doubts):
         """In a driven fork: arguments that actions of a name are called with instead of those that the code gives."""
         self.people, self.children, self.streams = People(self), Starts(self), Streams(self)
         self._asked: dict[int, int] = {}
-        self._broken: dict[tuple[Any, ...], Broken] = {}
+        self._broken: dict[tuple[Any, ...], deque[Broken]] = defaultdict(deque)
+        self._taken_up: dict[int, int] = {}
+        """Of those, the ones that a call went on with, and which call did."""
         self.files: Files | None = None
         """The workspace, if the session has one."""
         self.states: States | None = None
@@ -98,7 +101,7 @@ class Journal(Doubts):
     @property
     def under_way(self) -> set[int]:
         """See `Ground.under_way`: with those that the store broke off."""
-        return super().under_way | {broken.action.seq for broken in self._broken.values()}
+        return super().under_way | {broken.action.seq for alike in self._broken.values() for broken in alike}
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -131,8 +134,8 @@ class Journal(Doubts):
         """The record of this call, if there is one."""
         self.go_on()
         self.happened = True
-        if (call_again := self._broken.get((self.parent, *call.match))) is not None:
-            return call_again.action
+        if broken := self._broken.get((self.parent, *call.match)):
+            return broken[0].action
         action = self.ledger.claim(self.parent, call.match)
         if action is not None:
             self.check_key(call, action)
@@ -149,6 +152,8 @@ class Journal(Doubts):
         yield from self._one_with_key(call)
         if (taken := (yield from self.take_up(call, block=block))) is not None:
             return taken
+        if action is not None and self._taken_up.get(action.seq, id(call)) != id(call):
+            action = self.ledger.claim(self.parent, call.match)  # one beside it, that is the same, went on with it
         outcome = yield from self._known(call, action, stream=stream)
         if action is not None and outcome is not None and (after_us := cut_short_us(outcome)) is not None:
             outcome = None
@@ -166,9 +171,11 @@ class Journal(Doubts):
 
         What of it was written is known by now; what was not rides in the next commit.
         """
-        broken = self._broken.pop((self.parent, *call.match), None)
-        if broken is None:
+        alike = self._broken.get((self.parent, *call.match))
+        if not alike:
             return None
+        broken = alike.popleft()
+        self._taken_up[broken.action.seq] = id(call)
         action = self.ledger.actions.get(broken.action.seq, broken.action)
         if action.outcome is None and broken.ended is not None:
             yield from self.finish(call, action, broken.ended, duration_us=broken.duration_us)
@@ -185,7 +192,7 @@ class Journal(Doubts):
         try:
             yield from steps
         except StoreFailedError:
-            self._broken[match] = broken
+            self._broken[match].append(broken)
             raise
 
     def _cut_again(self, call: Call, action: Action, *, after_us: int, block: object) -> Steps:

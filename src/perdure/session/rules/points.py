@@ -96,6 +96,7 @@ class Core(Journal):
         self._cut.clear()
         self._put_off.clear()
         self._broken.clear()
+        self._taken_up.clear()
         self._whole = None
         self.inbox.enter()
         self.inbox.heard(start.sent)
