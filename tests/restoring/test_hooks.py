@@ -13,6 +13,8 @@ import pytest
 import perdure
 from perdure.errors import HookFailedError, RefusedError
 from perdure.recovery import Hooks, RestorePolicy, Scene
+from perdure.session.restored import Restored
+from perdure.stores.observing import Judged
 from perdure.testing.lives import forked
 
 
@@ -183,6 +185,51 @@ def test_a_state_that_is_not_valid_leads_to_the_newest_that_is(path: Path) -> No
         (back,) = [entry for entry in store.log("q") if entry.kind == "rolled_back"]
         assert back["by"] == "restore"
         assert "is not valid" in back["reason"]
+
+
+def test_what_the_hooks_refused_is_in_the_report_and_told(path: Path) -> None:
+    seen: list[tuple[Restored, dict[str, Any]]] = []
+    judged: list[Judged] = []
+
+    def warm(scene: Scene) -> None:
+        seen.append((scene.restored, dict(scene.state)))
+
+    @perdure.steps(hooks=Hooks(validate=lambda state: state["n"] <= 1, warm=warm))
+    def counting(s: perdure.Session) -> None:
+        n = s.state.get("n", 0)
+        if n == 3 and s.restored is None:
+            raise RuntimeError("the process ends")
+        s.state["n"] = n + 1
+        if n == 3:
+            s.complete(n)
+
+    with perdure.open(path) as store:
+        store.run(counting, "q")
+        first, second, third = [e.seq for e in store.log("q") if e.kind == "saved"][:3]
+        store.observe(lambda event: judged.append(event) if isinstance(event, Judged) else None)
+        told = store.run(counting, "q").restored
+        (back,) = [entry for entry in store.log("q") if entry.kind == "rolled_back"]
+        assert back["to"] == first
+    assert told is not None
+    assert (told.rung, [one.seq for one in told.skipped]) == ("earlier", [third, second])
+    assert all("is not valid" in one.why for one in told.skipped)
+    assert seen == [(told, {"n": 1})], "hooks are told of the state that they see"
+    assert [(one.what, one.details["rung"]) for one in judged] == [("restored", "earlier")]
+
+
+def test_a_handle_at_an_earlier_snapshot_is_made_ready_once(path: Path) -> None:
+    seen: list[Scene] = []
+    hooks = Hooks(validate=lambda state: state["n"] == 1, warm=seen.append)
+    with perdure.open(path) as store:
+        with store.session("h") as s:
+            s.state["n"] = 1
+            s.save()
+            s.state["n"] = 2
+        with store.session("h", hooks=hooks, restore="latest-valid") as s:
+            assert s.state == {"n": 1}
+            assert s.restored is not None
+            assert s.restored.rung == "earlier"
+            assert [scene.restored for scene in seen] == [s.restored]
 
 
 def test_where_no_snapshot_is_valid_nothing_is_changed_and_it_says_so(path: Path) -> None:

@@ -21,8 +21,10 @@ from perdure.recovery.restore_policy import FRESH_START, LATEST_VALID
 from perdure.session import timed
 from perdure.session.keeping.replacing import check_fault
 from perdure.session.keeping.snapshot import snapshot
+from perdure.session.restored import RESTORED, Report, Skipped
 from perdure.session.rules.stateful import READY, states_at
 from perdure.session.waiting import in_thread
+from perdure.stores.observing import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from perdure.recovery.hooks import Hooks
     from perdure.recovery.restore_policy import RestorePolicy
     from perdure.session.face import Face
+    from perdure.session.restored import Restored
 
 Course: TypeAlias = "Generator[Any, Any, None]"
 
@@ -41,6 +44,7 @@ class Readying:
     def __init__(self, hooks: Hooks, policy: RestorePolicy, *, is_async: bool) -> None:
         self._hooks, self._policy, self._is_async = hooks, policy, is_async
         self._is_ready = False
+        self._refused: tuple[Skipped, ...] = ()
 
     def course(self, session: Any) -> Course:
         """What is done after each entry of the code: once all hooks, later what sets states back.
@@ -53,8 +57,10 @@ class Readying:
         if session.restored is None:
             self._is_ready = True
             return
-        while not (yield from self._proved(session)):
-            pass  # a handle is at an earlier snapshot now; a run has begun again
+        if not (yield from self._proved(session)):
+            return  # a handle is at an earlier snapshot now, and was made ready there; a run has begun again
+        if self._refused:
+            self._tell(session, session.note_refused(self._refused))
         scene = Scene(session.id, session.restored, MappingProxyType(session.state_to_look_at))
         for name in ("reconnect", "warm"):
             hook = getattr(self._hooks, name)
@@ -73,9 +79,15 @@ class Readying:
             return True
         if self._policy.use not in (LATEST_VALID, FRESH_START):
             raise HookFailedError(f"{session.id}: {fault}. The policy is {self._policy.use}, so nothing else was tried")
+        refused = [Skipped(session.restored.seq, fault)]
         for entry in reversed([entry for entry in tip if is_restore_point(entry)]):
             there = [e for e in tip if e.seq <= entry.seq]
-            if _leads_elsewhere(there, tip) and not (yield from self._fault(session, there, by_seq)):
+            if not _leads_elsewhere(there, tip):
+                continue
+            if why := (yield from self._fault(session, there, by_seq)):
+                refused.append(Skipped(entry.seq, why))
+            else:
+                self._refused = tuple(refused)
                 yield session.rollback(entry.seq, reason=f"restored from an earlier snapshot: {fault}", by="restore")
                 return False
         raise HookFailedError(f"{session.id}: {fault}; nor is any earlier snapshot good. Nothing was changed")
@@ -113,6 +125,12 @@ class Readying:
             if name in states and (fault := (yield self._called(thing.set_state, values.decode(states[name])))):
                 return f"set_state of {name} failed: {fault}"
         return ""
+
+    def _tell(self, session: Any, told: Restored) -> None:
+        if session.observers is not None:
+            why = self._refused[0].why
+            report = Report(told.rung, why, told.skipped, told.missing, told.source, told.lost)
+            session.observers.tell(Judged(session.id, RESTORED, why, report.body()))
 
     # --- calling ------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure.errors import (
     DamageError,
@@ -27,7 +27,7 @@ from perdure.recovery.restore_policy import AT, BY, EXACT, FRESH_START, LATEST_V
 from perdure.runtime.outcome import Outcome
 from perdure.session.keeping.lease import new_owner
 from perdure.session.keeping.opening import append_one, find
-from perdure.session.restored import PARTIAL, REBUILT, REPLACED, Report
+from perdure.session.restored import PARTIAL, REBUILT, REPLACED, RESTORED, Report
 from perdure.session.rules.status import OVER, status
 from perdure.session.waiting import in_thread
 from perdure.stores.observing import Judged
@@ -92,10 +92,6 @@ def handle_of(opened: T | Outcome) -> T:
     if isinstance(opened, Outcome):
         raise SuspendedError(f"the session waits {opened.reason}", tuple(question.seq for question in opened.questions))
     return opened
-
-
-RESTORED: Final = "restored"
-"""What those who look on are told of."""
 
 
 class Climb:

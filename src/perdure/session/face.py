@@ -28,7 +28,7 @@ from perdure.session.declare import plain, register_undo
 from perdure.session.keeping.delivery import deliver
 from perdure.session.keeping.keyframer import Keyframer
 from perdure.session.keeping.snapshot import snapshot
-from perdure.session.restored import Restored, restored
+from perdure.session.restored import Restored, Skipped, earlier, restored
 from perdure.session.rules import call as calls
 from perdure.session.rules.children import CANCEL, Kindergarten, Nobody, Spawned, start_of, wait_of
 from perdure.session.rules.points import Core
@@ -321,6 +321,13 @@ class Face:
             states.note(self._core.put_off)
 
     # --- for the hooks of a restore -----------------------------------------------------------------------------------
+
+    def note_refused(self, skipped: tuple[Skipped, ...]) -> Restored:
+        """The hooks refused these snapshots, and the code starts from an earlier one now: what the restore did."""
+        assert self.restored is not None  # noqa: S101 - hooks are called where something was restored
+        told = earlier(self.restored, self._core.parent_point, self._core.ledger.actions, skipped=skipped)
+        self.restored = told
+        return told
 
     @property
     def reader(self) -> Reader:

@@ -6,7 +6,7 @@ A result like any other: it decides nothing, and must not know how one gets to i
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ NEWEST, REBUILT, EARLIER, PARTIAL, REPLACED, FRESH = "newest", "rebuilt", "earli
 RUNGS: Final = (NEWEST, REBUILT, EARLIER, PARTIAL, REPLACED, FRESH)
 """Where a session goes on, the best first: at its newest state; there, with indexes made anew; at an earlier snapshot;
 at the newest with parts missing; in another session that begins before the damage; at its opening."""
+
+RESTORED: Final = "restored"
+"""What those who look on are told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +99,7 @@ def restored(opened: Opened, point: int, actions: Actions) -> Restored | None:
         return None
     report = report_of(owned["restored"])
     origin = opened.opening.body.get("origin") or {}
-    outcomes = [(action, action.outcome) for action in actions.values() if action.undoes is None]
-    answered = sum(o is not None and o.final and not o.nothing_happened for _, o in outcomes)
-    doubt = sum(action.must_be_settled for action, _ in outcomes)
+    answered, again, doubt = _became(actions)
     return Restored(
         session=opened.reader.session,
         seq=point,
@@ -107,10 +108,26 @@ def restored(opened: Opened, point: int, actions: Actions) -> Restored | None:
         rung=report.rung,
         attempts=int(owned["restored"].get("attempt", 1)),
         answered=answered,
-        again=len(outcomes) - answered - doubt,
+        again=again,
         doubt=doubt,
         skipped=report.skipped,
         missing=report.missing,
         source=report.source or (origin["session"] if origin.get("replaces") else ""),
         lost=report.lost,
     )
+
+
+def earlier(told: Restored, point: int, actions: Actions, *, skipped: tuple[Skipped, ...]) -> Restored:
+    """What the restore did, once its hooks have refused these snapshots; point and actions as for `restored`."""
+    rung = EARLIER if told.rung in (NEWEST, REBUILT) else told.rung
+    answered, again, doubt = _became(actions)
+    passed = (*told.skipped, *skipped)
+    return replace(told, seq=point, rung=rung, skipped=passed, answered=answered, again=again, doubt=doubt)
+
+
+def _became(actions: Actions) -> tuple[int, int, int]:
+    """How many of these actions are answered, may run again, are decided first."""
+    outcomes = [(action, action.outcome) for action in actions.values() if action.undoes is None]
+    answered = sum(o is not None and o.final and not o.nothing_happened for _, o in outcomes)
+    doubt = sum(action.must_be_settled for action, _ in outcomes)
+    return answered, len(outcomes) - answered - doubt, doubt
