@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from perdure.team import names
 from perdure.team import turn as turns
 from perdure.team.llm import LLM
-from perdure.team.stored import restored, stored, unstorable
+from perdure.team.stored import put, stored, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -98,8 +98,7 @@ class Action(BaseModel):
 
     def restore(self, fields: Mapping[str, Any]) -> None:
         """Puts these into it, over what its constructor has made."""
-        for name, value in fields.items():
-            setattr(self, name, restored(value))
+        put(self, fields)
 
     def __str__(self) -> str:
         return type(self).__name__

@@ -18,7 +18,7 @@ from perdure.team.message import ALL, SELF, Message
 from perdure.team.outputs import ActionOutput
 from perdure.team.plan import TaskResult
 from perdure.team.planner import Planner
-from perdure.team.stored import restored, stored, unstorable
+from perdure.team.stored import put, stored, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -392,8 +392,7 @@ class Role(BaseModel):
 
     def restore(self, dumped: Mapping[str, Any], messages: Mapping[str, Message]) -> None:
         """Puts what `dump` gave over what the constructor has made."""
-        for name, value in dumped["fields"].items():
-            setattr(self, name, restored(value))
+        put(self, dumped["fields"])
         self.addresses = set(dumped["addresses"])
         self._restore_actions(dumped["actions"])
         self.rc.taken, self.rc.max_react_loop = dumped["taken"], dumped["max_react_loop"]
@@ -403,11 +402,13 @@ class Role(BaseModel):
         self.rc.state = dumped["state"]
 
     def _restore_actions(self, dumped: list[Any]) -> None:
-        mine = {(names.full_name(type(action)), action.name): action for action in reversed(self.actions)}
+        mine: dict[tuple[str, str], list[Action]] = {}  # several may be of one class and name: they go by their order
+        for action in self.actions:
+            mine.setdefault((names.full_name(type(action)), action.name), []).append(action)
         found = []
         for each in dumped:
-            key = each["class"], each["fields"]["name"]
-            action = mine.get(key) or names.lookup(each["class"], Action)(name=key[1])
+            same = mine.get((each["class"], each["fields"]["name"]))
+            action = same.pop(0) if same else names.lookup(each["class"], Action)(name=each["fields"]["name"])
             action.restore(each["fields"])
             found.append(action)
         prefixes = [action.prefix for action in found]

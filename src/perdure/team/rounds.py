@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from perdure.errors import RefusedError
 from perdure.team import message as messages
 from perdure.team.environment import is_sent_to
+from perdure.team.stored import changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -80,6 +82,7 @@ def turn_of(role: Role, turn: Turn, table: Table, known: Mapping[str, Any]) -> C
         memories = _memories(role)
         marks = {name: memory.mark() for name, memory in memories.items()}
         await turn.take(role)
+        check_profile(turn.profile, role)
         role.rc.news, role.rc.todo = [], None  # what outlasts a turn is in its result
         told = {name: memory.since(marks[name]) for name, memory in memories.items()}
         with turn.ids("published"):
@@ -87,7 +90,7 @@ def turn_of(role: Role, turn: Turn, table: Table, known: Mapping[str, Any]) -> C
         made = [m for change in told.values() for m in change.added] + published + role.rc.msg_buffer
         turn.made = {m.id: m for m in made if m not in table}
         return {
-            "role": {n: value for n, value in role.dump().items() if n not in known or known[n] != value},
+            "role": changed(known, role.dump()),
             "messages": [messages.dump(m) for m in turn.made.values()],
             "published": [m.id for m in published],
             "inbox": [m.id for m in role.rc.msg_buffer],
@@ -96,6 +99,15 @@ def turn_of(role: Role, turn: Turn, table: Table, known: Mapping[str, Any]) -> C
         } | {name: {"rewritten": told[name].rewritten, "ids": [m.id for m in told[name].added]} for name in told}
 
     return take
+
+
+def check_profile(profile: str, role: Role) -> None:
+    """Raises `RefusedError` for a role that has another profile than it was hired under."""
+    if role.profile != profile:
+        raise RefusedError(
+            f"the role {profile!r} was hired as that, and its profile is {role.profile!r} now: its memory and messages "
+            "go by it. Leave it as it is, and keep what changes in another field"
+        )
 
 
 def _told_apart(published: Iterable[Message], table: Table) -> list[Message]:

@@ -106,6 +106,8 @@ class Live:
                 team.model = state["team"]["model"]
             self.table = rounds.put_in(self.env, state)
             self._at = state["team"]["round"]
+        for profile, role in self.env.roles.items():
+            rounds.check_profile(profile, role)
 
     def is_at(self, state: Mapping[str, Any]) -> bool:
         """Whether they are as this state has them: nothing was begun since, and nothing was rolled back."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
 from perdure import values
-from perdure.errors import UnstorableError
+from perdure.errors import StorableError
 from perdure.team import content, message
 from perdure.team.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _log = logging.getLogger("perdure.team")
 
@@ -30,7 +33,7 @@ def stored(owner: BaseModel, *without: str) -> dict[str, Any]:
     for name in [name for name, value in found.items() if type(value) not in _SIMPLE]:
         try:
             found[name] = values.decode(values.encode(_plain(found[name])))
-        except UnstorableError as error:
+        except StorableError as error:
             del found[name]
             _told(type(owner).__name__, name, error)
     return found
@@ -51,6 +54,22 @@ def _fields(owner: BaseModel, without: tuple[str, ...]) -> dict[str, Any]:
     return declared | {name: value for name, value in extra.items() if name not in without} if extra else declared
 
 
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What of `after` was not there, or not the same value: 0 is not False."""
+    return {n: value for n, value in after.items() if n not in before or not values.same(before[n], value)}
+
+
+def put(owner: BaseModel, fields: Mapping[str, Any]) -> None:
+    """Puts what `stored` gave over what the constructor has made. A declared field is not validated a second time."""
+    declared = type(owner).model_fields
+    for name, value in fields.items():
+        if name in declared:
+            owner.__dict__[name] = restored(value)
+            owner.model_fields_set.add(name)
+        else:
+            setattr(owner, name, restored(value))
+
+
 def restored(value: Any) -> Any:
     """A field's value from what `stored` gave for it: a copy, as that is."""
     if type(value) in _SIMPLE:
@@ -69,7 +88,7 @@ def _plain(value: Any) -> Any:
     return {_CONTENT: content.dump(value)} if isinstance(value, BaseModel) else value
 
 
-def _told(owner: str, name: str, error: UnstorableError) -> None:
+def _told(owner: str, name: str, error: StorableError) -> None:
     if (owner, name) not in unstored:
         unstored.add((owner, name))
         _log.warning("%s.%s is not saved, the rest of it is: %s", owner, name, error)

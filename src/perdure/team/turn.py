@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.setting import Setting
 from perdure.team import outputs
 from perdure.team.message import Message, derived_ids
+from perdure.team.stored import changed
 from perdure.team.tally import Tally
 
 if TYPE_CHECKING:
@@ -90,9 +91,8 @@ class Turn:
             ran = True
             with Setting(_running, action), Setting(_tally, Tally(path)) as tally, self.ids(*path):
                 output = await run(action, *args, **kwargs)
-            after = action.dump()
-            changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
-            return {"output": outputs.dump(output)} | ({"set": changed} if changed else {}) | tally.dump()
+            own = changed(before, action.dump())
+            return {"output": outputs.dump(output)} | ({"set": own} if own else {}) | tally.dump()
 
         given = _signature(run).bind(action, *args, **kwargs).arguments
         shown = {name: outputs.shown(value) for name, value in list(given.items())[1:]}
