@@ -209,6 +209,30 @@ def test_what_actions_cost_what_failed_and_what_was_chosen_is_counted(url):
     assert value(text, "perdure_rollbacks_total", by="policy", strategy="slow") == 1
 
 
+@pytest.mark.parametrize("retries", [1, 0], ids=["tried-again-at-once", "entry-run-again"])
+def test_what_is_paid_for_at_the_second_attempt_is_counted_under_the_name_of_the_action(url, retries):
+    busy = [ConnectionError("busy")]
+
+    @perdure.action(effect="repeatable", cost=lambda _: {"usd": 0.5, "refund": -1.0})
+    def ask() -> str:
+        if busy:
+            raise busy.pop()
+        return "seven"
+
+    @perdure.agent(failures=FailurePolicy(retries=retries, backoff_s=0.001))
+    def agent(s: perdure.Session) -> str:
+        return s.call(ask)
+
+    with perdure.open(url) as store:
+        metrics = store.metrics(own=True)
+        assert store.run(agent, "a").result == "seven"
+        text = metrics.text()
+    costs = {key: count for key, count in scraped(text).items() if key[0] == "perdure_cost_total"}
+    assert costs == {("perdure_cost_total", (("action", "ask"), ("unit", "usd"))): 0.5}
+    assert value(text, "perdure_action_retries_total", action="ask") == 1
+    assert value(text, "perdure_records_total", kind="status") > 0, "what comes behind a refund is counted"
+
+
 def test_an_agent_that_goes_in_circles_is_counted(url):
     @perdure.action(effect="repeatable")
     def model(messages: list[str]) -> str:

@@ -131,9 +131,10 @@ class Counting:
         self._families["perdure_commit_failures_total"].of(_code(event.error)).inc()
 
     def _finished(self, session: str, entry: Entry) -> None:
-        name = self._started.pop(session, entry.body["started"])
+        name = self._started.name(session, entry.body["started"], is_over=entry.body["how"] != "error")
         for unit, spent in (entry.body.get("cost") or {}).items():
-            self._families["perdure_cost_total"].of(name, unit).inc(spent)
+            if spent > 0:  # a counter cannot fall
+                self._families["perdure_cost_total"].of(name, unit).inc(spent)
         if entry.body["how"] == "error" and entry.body["final"] and (kind := entry.body["value"].get("kind")):
             self._families["perdure_failures_total"].of(kind).inc()
 
@@ -221,9 +222,10 @@ class _Started:
             self._names.pop(next(iter(self._names)), None)
         self._names[session, entry.seq] = name
 
-    def pop(self, session: str, seq: int) -> str:
-        """Its name, once it has ended."""
-        return self._names.pop((session, seq), OTHER)
+    def name(self, session: str, seq: int, *, is_over: bool) -> str:
+        """Its name. One that is not over (it failed) may be tried again, and is remembered."""
+        key = session, seq
+        return self._names.pop(key, OTHER) if is_over else self._names.get(key, OTHER)
 
 
 def strategy_name(encoded: bytes) -> str:
