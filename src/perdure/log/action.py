@@ -233,12 +233,25 @@ class Actions(dict[int, Action]):
         else:
             action.outcome = outcome
         action.failures += entry.kind == "action_finished" and outcome.how == "error"
+        if entry.kind == "action_finished" and not outcome.final:
+            self._void([inner.seq for inner in self.between(outcome.origin, action.seq)])
         undone = self.get(action.undoes) if action.undoes is not None else None
         if undone and action.outcome.how in ("result", "unstorable"):
             undone.undone = True
 
+    def between(self, seq: int, outer: int) -> list[Action]:
+        """An action and those that it was called inside of, up to the one (`outer`) that all are inside of, without it.
+
+        None if it is not inside of that.
+        """
+        found: list[Action] = []
+        while seq != outer and seq in self:
+            found.append(self[seq])
+            seq = found[-1].parent or 0
+        return found if seq == outer else []
+
     def _void(self, seqs: list[int]) -> None:
-        """The run ended with the error of these: it is as if they had no outcome, unless nothing happened."""
+        """The run, or an attempt, ended with the error of these: as if they had no outcome, unless nothing happened."""
         for action in (self[seq] for seq in seqs if seq in self):
             if action.outcome and action.outcome.how == "error":
                 action.outcome = Outcome("not done") if action.outcome.not_done else None

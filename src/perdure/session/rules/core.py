@@ -219,6 +219,9 @@ class Journal(Doubts):
         """The next attempt, after the wait that its failures so far ask for. It must be seen through."""
         action = self.ledger.actions.get(action.seq, action)  # one that was put off has its outcome only there
         yield from self._back_off(call, action)
+        if self._put_off:  # what is inside of it is among what may be recorded only then
+            yield from self.commit()
+        self.ledger.tried_again(action.seq)
         return (yield from self.start(call, action))
 
     def _back_off(self, call: Call, action: Action) -> Steps:

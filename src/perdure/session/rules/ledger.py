@@ -12,7 +12,7 @@ from perdure.log.action import Action, Actions
 from perdure.log.branch import REENTRY, RESTORE_POINT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from perdure.log.entry import Entry
 
@@ -30,6 +30,10 @@ class Ledger:
         self.accepted = 0
         self.inner: dict[int, int] = {}
         """Calls and values that belong to an action, in order: their number, and its."""
+        self._drawn: dict[int, Entry] = {}
+        """Values that belong to an action, by their number."""
+        self._may_stay: set[int] = set()
+        """Calls inside of an action that was tried again which need not be made again: see `_failed`."""
         self._waiting: dict[int | None, dict[int, Action]] = defaultdict(dict)
         self._by_match: dict[Any, deque[int]] = defaultdict(deque)
         self._values: dict[Any, deque[Entry]] = defaultdict(deque)
@@ -68,6 +72,19 @@ class Ledger:
         self.actions.apply(entry)
         if entry.kind in ("action_started", "value") and (parent := entry.body.get("parent")) is not None:
             self.inner[entry.seq] = parent
+            if entry.kind == "value":
+                self._drawn[entry.seq] = entry
+        elif entry.kind == "action_finished" and not entry.body.get("final", True):
+            self._failed(entry["started"], entry["origin"])
+
+    def _failed(self, seq: int, origin: int) -> None:
+        """An action failed by an error of this one inside of it, and is tried again: its code may go another way there.
+
+        What it did up to that place it does again, and a `once` that failed is not passed over.
+        """
+        for failed in self.actions.between(origin, seq):
+            beside = [a.seq for a in self.actions.values() if a.parent == failed.parent and a.seq > failed.seq]
+            self._may_stay.update(beside if failed.must_be_settled else (failed.seq, *beside))
 
     def reenter(self, point: Entry, *, keep: Collection[int]) -> None:
         """The code goes on from a re-entry point that it has just made. Of what came before, these records stay."""
@@ -79,12 +96,14 @@ class Ledger:
             self.claimed.clear()
             self.actions.clear()
             self.inner.clear()
+            self._drawn.clear()
+            self._may_stay.clear()
             self._waiting.clear()
             self._by_match.clear()
             self._values.clear()
             return
         self.claimed.intersection_update(keep)
-        kept: list[dict[int, Any]] = [self.actions, self.inner, *self._waiting.values()]
+        kept: list[dict[int, Any]] = [self.actions, self.inner, self._drawn, *self._waiting.values()]
         for by_seq in kept:
             for seq in [seq for seq in by_seq if seq not in keep]:
                 del by_seq[seq]
@@ -107,6 +126,23 @@ class Ledger:
             self._by_match[(action.parent, *action.match)].remove(seq)
             self.claimed.add(seq)
 
+    def tried_again(self, seq: int) -> None:
+        """The code of this action starts at its top: what is recorded inside of it is not called again yet."""
+        inside, found = {seq}, set[int]()
+        for number, parent in sorted(self.inner.items()):
+            if parent in inside:
+                inside.add(number)
+                found.add(number)
+        for number in sorted(found & self.claimed):
+            self.claimed.discard(number)
+            if (value := self._drawn.get(number)) is not None:
+                _put_back(self._values[value["kind"], value["parent"]], value, by=lambda entry: entry.seq)
+            elif (action := self.actions.get(number)) is not None:
+                waiting = self._waiting[action.parent]
+                waiting[number] = action
+                self._waiting[action.parent] = dict(sorted(waiting.items()))
+                _put_back(self._by_match[(action.parent, *action.match)], number, by=int)
+
     def next(self, parent: int | None, match: tuple[Any, ...]) -> Action | None:
         """What `claim` would give; it stays unclaimed."""
         queue = self._by_match.get((parent, *match))
@@ -121,11 +157,14 @@ class Ledger:
     def leftovers(self, parent: int | None, *, before: int | None = None) -> Iterator[Action]:
         """The unclaimed ones that the code must call before it may go on live.
 
-        All but the abandoned, and the repeatable ones that an accepted change has left behind.
+        All but the abandoned, those that an attempt again may pass by, and the repeatable ones that an accepted change
+        has left behind.
         """
         for action in self.unclaimed(parent, before=before):
             abandoned = action.known is not None and action.known.how == "abandoned"
-            if not abandoned and not (action.effect == "repeatable" and action.seq < self.accepted):
+            if not (abandoned or action.seq in self._may_stay) and not (
+                action.effect == "repeatable" and action.seq < self.accepted
+            ):
                 yield action
 
     def has_more(self, parent: int | None) -> bool:
@@ -174,6 +213,13 @@ class Ledger:
             if action.parent in seen and action.parent not in stack:
                 seen.add(action.seq)
         return max(seen)
+
+
+def _put_back(queue: deque[Any], item: Any, *, by: Callable[[Any], int]) -> None:
+    """One more of a queue, in its place."""
+    items = sorted([*queue, item], key=by)
+    queue.clear()
+    queue.extend(items)
 
 
 def _thin(queues: dict[Any, deque[Any]], keep: Collection[int]) -> None:
