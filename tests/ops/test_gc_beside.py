@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +52,32 @@ def kept_beside(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (old.snapshots, old.left_alone) == (99, "")
         assert store.state_at("live")["n"] == len(saved) - 1
         assert all(store.verify(info.id, read_data=True).ok for info in store.sessions())
+
+
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """Not in memory, where no file gets the number of one that is gone."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("segment_bytes", [4 << 20, 4_000], ids=["one file", "several"])
+def test_files_that_are_put_anew_are_not_taken_for_those_that_one_has_looked_at(
+    on_disk: Path, segment_bytes: int
+) -> None:
+    """A file system on a disk gives the number of a file that was replaced to the next one that is made."""
+    url = f"file://{on_disk}/agents"
+    with perdure.open(url, segment_bytes=segment_bytes) as store, perdure.open(url) as other:
+        for n in range(12):
+            with store.session("s") as s:
+                for k in range(8):
+                    s.state["n"] = 8 * n + k
+                    s.save()
+            assert other.state_at("s")["n"] == 8 * n + 7
+            store.gc("s", keep_last=1, dry_run=False)
+            assert other.verify("s", read_data=True).ok
+        with other.session("s") as s:
+            s.state["n"] = 100
+            s.save()
+        assert store.state_at("s")["n"] == 100
+        assert store.verify("s", read_data=True).ok

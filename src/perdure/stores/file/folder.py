@@ -171,7 +171,8 @@ class Folder(FolderView):
         disk.replace(place, content)
         disk.sync_folder(self.path)
         self._sync_failed = False
-        last.inode, self._size = place.stat().st_ino, last.end
+        self._pin_to(str(place))
+        last.inode, self._size = os.fstat(self._pin).st_ino, last.end
 
     def _rotate(self, records: bytes, commit: bytes, *, point: str) -> None:
         """Begins a new segment with this batch. It is there when it has its name."""
@@ -271,6 +272,7 @@ class Folder(FolderView):
 
     def close(self) -> None:
         """Gives its files back."""
+        super().close()
         self._close_file()
         if self._folder >= 0:
             os.close(self._folder)

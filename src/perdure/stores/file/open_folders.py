@@ -21,7 +21,7 @@ from perdure.stores.file.root import Root
 from perdure.stores.file.view import FolderView, segment_name, segment_numbers
 
 _OPEN_MAX: Final = 64
-"""Folders that are kept open; each has up to three files."""
+"""Folders that are kept open; each has up to four files."""
 
 _WATCHED: Final[WeakSet[OpenFolders]] = WeakSet()
 
@@ -86,11 +86,15 @@ class OpenFolders:
         return refusals.unknown(session, url=self._url)
 
     def each(self, prefix: str) -> Iterator[FolderView]:
-        """Every session's folder whose id begins so, as it is now; none of them open, or used by anyone else."""
+        """Every session's folder whose id begins so, as it is now; used by nobody else, and closed at the next."""
         for name in sorted(os.listdir(self._root.sessions)):  # noqa: PTH208 - names are what is read
             session = names.session_id(name) or self._cut_id(name)
             if session is not None and session.startswith(prefix):
-                yield FolderView(self._root.session(session), session)
+                view = FolderView(self._root.session(session), session)
+                try:
+                    yield view
+                finally:
+                    view.close()
 
     def made(self, session: str) -> None:
         """Takes note of a session whose folder was made by this handle, and has its name."""

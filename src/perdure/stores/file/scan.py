@@ -49,7 +49,8 @@ class Scan:
 
     `starts[n]` is where record `first + n` begins, -1 if its line is not one. `rows` are what its batches change of the
     indexes, the inbox and earlier bodies, in order; `fault` says what of them is lost, "" if nothing is. `commit` is
-    the last one, None if there is none that can be read; `inode` is the file that was read.
+    the last one, None if there is none that can be read; `inode` is the file that was read; `stamp` its length
+    and time (nanoseconds since 1970) if it is written no more, None for the newest.
     """
 
     first: int
@@ -60,6 +61,7 @@ class Scan:
     rows: list[Row] = field(default_factory=list)
     fault: str = ""
     inode: int = 0
+    stamp: tuple[int, int] | None = None
 
     @property
     def next(self) -> int:

@@ -2,6 +2,9 @@
 
 Other processes write there, too, so it looks again with each use; it takes no lock, and never waits. What it has read
 stays right until a file is another one than it was: then it reads again. It writes nothing.
+
+A file system gives the number of a file that was replaced to the next one. So the newest segment, whose length and time
+say nothing, is kept open as long as it is known: its number is nobody else's. Of the others these tell, too.
 """
 
 from __future__ import annotations
@@ -58,6 +61,8 @@ class FolderView:
         self._sealed: dict[int, Scan] = {}
         self._index = Index()
         self._size = self._proved = 0
+        self._pin = -1
+        """The newest segment, as it was read: kept open so that no other file gets its number."""
 
     def look(self) -> Commit:
         """The newest commit. Raises `FileNotFoundError` when the folder is gone, `DamageError` if nothing is known."""
@@ -100,9 +105,19 @@ class FolderView:
 
     def forget(self) -> None:
         """What is known of the folder is looked up again at the next use."""
+        self._unpin()
         self._last = self._commit = None
         self._sealed.clear()
         self._index = Index()
+
+    def close(self) -> None:
+        """Gives its file back."""
+        self._unpin()
+
+    def _unpin(self) -> None:
+        if self._pin >= 0:
+            os.close(self._pin)
+        self._pin = -1
 
     @property
     def commit(self) -> Commit:
@@ -147,6 +162,7 @@ class FolderView:
             except _ReplacedError:
                 return False
         if last.next > last.first and os.access(self._segment(last.next), os.F_OK):
+            last.stamp = _stamp(os.fstat(self._pin))
             self._sealed[last.first] = last
             self._sealing()
             self._read_last(last.next, hint.read_hint(self.path, self.session))
@@ -168,25 +184,34 @@ class FolderView:
     def _read_last(self, first: int, known: Hint | None) -> None:
         """Reads the newest segment, whole."""
         proved = known.end if known is not None and known.header.first == first else 0
-        last, size = self._read_segment(first, acknowledged=proved)
+        self._pin_to(self._segment(first))
+        last, size = self._read_file(self._pin, first, acknowledged=proved)
         if last.header is not None and last.header.session != self.session:
             raise lines.damaged(self.session, f"{self.path} is the folder of {last.header.session}")
         self._size, self._proved = size, proved
         self._last, self._commit = last, last.commit
         self._header = last.header or (known.header if known is not None else None)
 
-    def _read_segment(self, first: int, *, acknowledged: int | None = None) -> tuple[Scan, int]:
-        """A segment, and the length of its file; without `acknowledged` all that is in it was durable once."""
-        place = self._segment(first)
+    def _pin_to(self, place: str) -> None:
         file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        self._unpin()
+        self._pin = file
+
+    def _read_segment(self, first: int) -> Scan:
+        """A segment that is written no more: all that is in it was durable once."""
+        file = os.open(self._segment(first), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            state = os.fstat(file)
-            content = disk.read_at(file, 0, state.st_size)
+            return self._read_file(file, first)[0]
         finally:
             os.close(file)
+
+    def _read_file(self, file: int, first: int, *, acknowledged: int | None = None) -> tuple[Scan, int]:
+        """A segment, and the length of its file; without `acknowledged` it is one that is written no more."""
+        place, state = self._segment(first), os.fstat(file)
+        content = disk.read_at(file, 0, state.st_size)
         kept = kept_index.read(place, content, self.session, first=first) if acknowledged is None else None
         found = kept or scan.begin(content, first=first, place=place)
-        found.inode = state.st_ino
+        found.inode, found.stamp = state.st_ino, _stamp(state) if acknowledged is None else None
         proved = len(content) if acknowledged is None else acknowledged
         if kept is None:
             scan.scan_on(found, content[found.end :], self.session, acknowledged=proved)
@@ -222,7 +247,8 @@ class FolderView:
         """A part of a segment, as long as its file is the one that was read."""
         file = os.open(self._segment(one.first), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if os.fstat(file).st_ino != one.inode:
+            state = os.fstat(file)
+            if state.st_ino != one.inode or one.stamp not in (None, _stamp(state)):
                 raise _ReplacedError
             return disk.read_at(file, begin, end)
         finally:
@@ -241,7 +267,7 @@ class FolderView:
             return []
         for first in segment_numbers(self.path):
             if first < last.first and first not in self._sealed:
-                self._sealed[first], _ = self._read_segment(first)
+                self._sealed[first] = self._read_segment(first)
         return [*(self._sealed[first] for first in sorted(self._sealed)), last]
 
     def index(self) -> Index:
@@ -346,6 +372,11 @@ class FolderView:
         found = self.scans()
         place = max(0, bisect_right([one.first for one in found], seq) - 1)
         return next((one for one in found[place:] if seq < one.next), None)
+
+
+def _stamp(state: os.stat_result) -> tuple[int, int]:
+    """What tells a file that is written no more from one that came in its place and has its number."""
+    return state.st_size, state.st_mtime_ns
 
 
 def _says_as_much(found: Commit | None, was: Commit) -> bool:
