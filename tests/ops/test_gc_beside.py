@@ -11,6 +11,8 @@ import pytest
 
 import perdure
 from perdure import limits
+from perdure.recovery import verify
+from perdure.recovery.history import History
 from tests.servers.places import Place
 
 
@@ -81,3 +83,22 @@ def test_files_that_are_put_anew_are_not_taken_for_those_that_one_has_looked_at(
             s.save()
         assert store.state_at("s")["n"] == 100
         assert store.verify("s", read_data=True).ok
+
+
+def test_what_is_dropped_while_a_session_is_verified_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    with perdure.open("memory:") as store:
+        with store.session("s") as s:
+            for n in range(20):
+                s.state["n"] = n
+                s.save()
+        check, went = verify._check_points, []
+
+        def late(found: History) -> None:
+            if not went:
+                went.extend(store.gc("s", keep_last=1, dry_run=False).sessions)
+            check(found)
+
+        monkeypatch.setattr(verify, "_check_points", late)
+        report = store.verify("s", read_data=True)
+        assert went[0].snapshots == 19
+        assert (report.ok, report.problems) == (True, ())
