@@ -184,6 +184,32 @@ def test_what_was_erased_is_told_and_never_comes_again(pair: tuple[AgentStore, A
         two.backend.head("b")
 
 
+@pytest.mark.parametrize("by", ["erased here", "made there"])
+def test_what_a_fork_needs_that_is_in_the_copy_alone_stays_there(pair: tuple[AgentStore, AgentStore], by: str) -> None:
+    one, two = pair
+    saves(one, "base", times=30)
+    seq = one.backend.points("base")[14].seq
+    if by == "made there":
+        copied(one, two)
+    (one if by == "erased here" else two).fork("base", into="fork", at=seq)
+    copied(one, two)
+    as_it_was = two.state_at("fork")
+    if by == "erased here":
+        one.erase("fork")
+    for _ in range(2):
+        saves(one, "base", times=9)
+        assert one.gc(keep_last=1, dry_run=False).sessions[0].snapshots
+        copied(one, two)
+        assert two.state_at("fork") == as_it_was
+        assert two.state_at("base") == one.state_at("base")
+        for session in ("base", "fork"):
+            assert [str(problem) for problem in two.verify(session, read_data=True).problems] == []
+    two.erase("fork")
+    saves(one, "base", times=2)
+    copied(one, two)
+    assert two.verify("base", read_data=True).ok
+
+
 def test_some_are_copied_with_what_goes_with_them(pair: tuple[AgentStore, AgentStore]) -> None:
     one, two = pair
     rounds(one)[0]()

@@ -7,11 +7,12 @@ from there. What is there must be what the other store has, up to where it ends.
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from perdure import faults
-from perdure.errors import ConflictError, SessionExistsError, StoreFailedError
+from perdure.errors import ConflictError, DamageError, SessionError, SessionExistsError, StoreFailedError
 from perdure.log import dropped, readable
 from perdure.log.origin import seam_of
 from perdure.log.record import body_digest, is_stub, rechained
@@ -39,7 +40,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Copy:
-    """A session and its copy in another store, which ends where `there` says. `end` is the summary of the first."""
+    """A session and its copy in another store, which ends where `there` says. `end` is the summary of the first.
+
+    Up to `pinned` forks go on from it that are there alone: what they need stays, whatever was dropped here.
+    """
 
     source: Store
     target: Store
@@ -49,6 +53,7 @@ class _Copy:
     reader: Reader
     moved_bytes: int = 0
     freed: bool = False
+    pinned: int = 0
     known: set[bytes] = field(default_factory=set)
     walked: set[bytes] = field(default_factory=set)
     arrived: list[Item] = field(default_factory=list)
@@ -111,6 +116,7 @@ def _go_on(holder: Holder, copy: _Copy, kin: Collection[str]) -> None:
         faults.reach("copy.taken")
         amended = [e for e in copy.reader.marked(dropped.MARK) if copy.there.seq < e.seq <= copy.head.seq]
         if amended:
+            copy.pinned = _pinned(copy, kin)
             _amend(copy, lease, amended, kin)
         else:
             _append(copy, lease)
@@ -119,6 +125,26 @@ def _go_on(holder: Holder, copy: _Copy, kin: Collection[str]) -> None:
     if amended:
         forget(copy.target, copy.session, kin)
         copy.freed = True
+
+
+def _pinned(copy: _Copy, kin: Collection[str]) -> int:
+    """Up to where forks need the copy that are not here: they were erased here, or made there."""
+    heads = (copy.target.head(session) for session in kin)
+    return max((_base_of(head, copy.session) for head in heads if not _is_in(copy.source, head.session)), default=0)
+
+
+def _base_of(head: Head, session: str) -> int:
+    return max((base.seq for base in head.bases if base.session == session), default=0)
+
+
+def _is_in(store: Store, session: str) -> bool:
+    """Whether a session is there, damaged or not."""
+    with suppress(DamageError):
+        try:
+            store.head(session)
+        except SessionError:
+            return False
+    return True
 
 
 def _taken(holder: Holder, copy: _Copy) -> Lease:
@@ -269,11 +295,15 @@ def _bodies(copy: _Copy, amended: list[Entry]) -> tuple[list[tuple[int, bytes]],
     """The bodies that stand now where others are there, and the chunks that they need."""
     seam = seam_of(copy.head.bases)
     touched = {seq for entry in amended for first, last in entry["dropped"] for seq in range(first, last + 1)}
-    touched |= {seq for entry in amended for seq, _ in entry.body.get("replaced", ())}
+    others = {seq for entry in amended for seq, _ in entry.body.get("replaced", ())}
+    touched |= others
     bodies, chunks = [], dict[bytes, bytes]()
     for record in copy.source.read_at(copy.session, sorted(s for s in touched if seam < s <= copy.there.seq)):
         entry = copy.reader.open(record)
-        if not is_stub(record.body):
+        if is_stub(record.body):
+            if record.seq <= copy.pinned and record.seq not in others:
+                continue
+        else:
             chunks |= _chunks(copy, record, entry)
         bodies.append((record.seq, record.body))
         copy.moved_bytes += len(record.body)
@@ -294,9 +324,11 @@ def _difference(copy: _Copy, batch: Batch, bodies: list[tuple[int, bytes]]) -> t
         keyframes=tuple(here_frames - frames),
         marks=tuple(here_marks - marks),
     )
-    gone = {p.seq for p in points} - {p.seq for p in here_points}
-    unframed = {of for of, _ in frames} - {of for of, _ in here_frames}
-    return batch, Change(tuple(bodies), tuple(gone), tuple(unframed), tuple(marks - here_marks))
+    kept = copy.pinned
+    gone = {p.seq for p in points if p.seq > kept} - {p.seq for p in here_points}
+    unframed = {of for of, seq in frames if seq > kept} - {of for of, _ in here_frames}
+    unmarked = {(mark, seq) for mark, seq in marks - here_marks if seq > kept}
+    return batch, Change(tuple(bodies), tuple(gone), tuple(unframed), tuple(unmarked))
 
 
 def _check_amended(copy: _Copy) -> None:
