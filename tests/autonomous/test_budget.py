@@ -47,6 +47,20 @@ def test_out_of_budget_it_waits_for_more(folder: Path, unit: str, most: float, m
         assert run(store, agent, folder, **{unit: most}).result == "done"
 
 
+def test_what_was_spent_stays_spent_whatever_housekeeping_drops(folder: Path) -> None:
+    agent = playing.agent([playing.plan(task("1")), LOOK], {"progress": None})
+    with perdure.open("memory:") as store:
+        run(store, agent, folder, steps=9)
+        before = spent(store)
+        assert before["steps"] == 9
+        assert store.gc("q", keep_last=1, dry_run=False).sessions[0].records
+        assert "dropped" in [entry.kind for entry in store.log("q")]
+        assert spent(store) == pytest.approx(before)
+        store.send("q", {"steps": 1})
+        assert run(store, agent, folder, steps=9).status == "idle"
+        assert spent(store)["steps"] == 10
+
+
 def test_what_was_spent_on_a_branch_that_was_left_stays_spent(folder: Path) -> None:
     script = [playing.plan(task("1")), LOOK]
     agent = playing.agent(script, {"progress": None})

@@ -11,8 +11,9 @@ import pytest
 
 import perdure
 from perdure import clock, limits
-from perdure.errors import DamageError, HeldError, NoPointError, RefusedError, SessionUnknownError
+from perdure.errors import BudgetError, DamageError, HeldError, NoPointError, RefusedError, SessionUnknownError
 from perdure.log import is_stub
+from perdure.recovery import FailurePolicy
 from perdure.runtime.store import AgentStore, open_agent_store
 from perdure.session.keeping.keyframer import Keyframer
 from perdure.stores import Batch
@@ -459,3 +460,30 @@ def test_messages_that_come_again_stay(store: AgentStore) -> None:
     collect(store, keep_last=1)
     with store.session("s") as s:
         assert [s.receive() for _ in range(4)] == [0, 1, 2, 3]
+
+
+def test_what_was_spent_stays_spent(store: AgentStore) -> None:
+    called: list[int] = []
+
+    @perdure.action(effect="repeatable", cost=lambda _: {"usd": 1.0, "tokens": 10})
+    def ask(n: int) -> int:
+        called.append(n)
+        return n
+
+    @perdure.steps(failures=FailurePolicy(budget={"usd": 8.0}))
+    def agent(s: perdure.Session) -> None:
+        n = s.state.setdefault("n", 0)
+        if n == 5 and len(called) == 5 and s.restored is None:
+            raise RuntimeError("until after the night")
+        s.state["n"] = ask(n) + 1
+
+    assert store.run(agent, "s").status == "failed"
+    before = store.detail("s").spent
+    assert before == {"usd": 5.0, "tokens": 50.0}
+    assert collect(store, keep_last=1).records
+    assert "dropped" in [entry.kind for entry in store.log("s")]
+    assert store.detail("s").spent == before
+    assert isinstance(store.run(agent, "s").error, BudgetError)
+    assert len(called) == 8, "housekeeping gives no money back"
+    collect(store, keep_last=1)
+    assert store.detail("s").spent == {"usd": 8.0, "tokens": 80.0}

@@ -48,7 +48,16 @@ class Tally:
                 self._finish(entry)
             elif entry.kind == "rolled_back":
                 self.rollbacks += 1
+            elif entry.kind == "amended":
+                self._amend(entry)
         return self
+
+    def _amend(self, entry: Entry) -> None:
+        """Bodies were dropped: what was spent in them stays spent."""
+        self.spent.update(entry.body.get("spent", {}))
+        for name, (count, took_us) in entry.body.get("own", {}).items():
+            self.spent["steps"] += count if name in REQUESTS else 0
+            self.spent["seconds"] += took_us / _SECOND_US
 
     def _finish(self, entry: Entry) -> None:
         for unit, amount in (entry.body.get("cost") or {}).items():

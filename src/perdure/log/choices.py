@@ -238,6 +238,10 @@ class Course:
         if (strategy := given_by(entry)) is not None:
             self.strategies.append(strategy)
 
+    def amend(self, entry: Entry) -> None:
+        """Bodies were dropped: what they cost stays spent."""
+        self.spent.update(entry.body.get("spent", {}))
+
 
 def _is_cut_short(entry: Entry) -> bool:
     """Whether an action that ended with an error was cancelled: that tells how long it ran."""
@@ -261,6 +265,7 @@ _FOLDS: Final = {
     "status": Course.end,
     "note": Course.choose,
     "rolled_back": Course.go_back,
+    "amended": Course.amend,
 }
 
 

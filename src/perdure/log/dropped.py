@@ -7,6 +7,8 @@ an `amended` record makes it lawful: a body that is gone without one is damage.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure.log.entry import Entry
@@ -23,6 +25,8 @@ MARK: Final = b"amended"
 KIND: Final = "dropped"
 """The kind of the entry of a record without its body. It is never stored: folds pass over it."""
 
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
 Range = tuple[int, int]
 """The first and the last of numbers without a gap."""
 
@@ -38,14 +42,23 @@ def kind_of(entry: Entry) -> str:
 
 
 def body(
-    ranges: Iterable[Range], *, reason: str, summary: Summary, replaced: Iterable[tuple[int, bytes]] = ()
+    ranges: Iterable[Range],
+    *,
+    reason: str,
+    summary: Summary,
+    replaced: Iterable[tuple[int, bytes]] = (),
+    spent: Mapping[str, float] = NOTHING,
+    own: Mapping[str, tuple[int, int]] = NOTHING,
 ) -> dict[str, Any]:
     """The body of an `amended` record: which bodies go, and what of the summary can no longer be folded without them.
 
     `summary` is the one before it, its `points` already as they are then. `replaced` are bodies that give way to others
-    (see `log.replaced`).
+    (see `log.replaced`). `spent` is what the actions that go have cost, by unit; `own` has of those of the agent's own
+    code, by name, how many began and how many microseconds they took.
     """
-    told = {"replaced": [list(pair) for pair in replaced]} if replaced else {}
+    told: dict[str, Any] = {"replaced": [list(pair) for pair in replaced]} if replaced else {}
+    told |= {"spent": dict(spent)} if spent else {}
+    told |= {"own": {name: list(pair) for name, pair in own.items()}} if own else {}
     return told | {
         "dropped": [list(pair) for pair in ranges],
         "reason": reason,

@@ -7,6 +7,7 @@ is refused.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -78,9 +79,23 @@ def _entries(facts: Facts, one: Slice, made: Sequence[Made], *, reason: str) -> 
     total = summary.points
     for p in (facts.points[seq] for seq in one.seqs if seq in facts.points):
         total = without_point(total, seq=p.seq, parent=p.parent, flags=p.flags, name=p.name, time_us=p.time_us)
-    body = dropped.body(dropped.ranges(one.seqs), reason=reason, summary=summary._replace(points=total))
+    spent, own = _counted(facts, one)
+    left = summary._replace(points=total)
+    body = dropped.body(dropped.ranges(one.seqs), reason=reason, summary=left, spent=spent, own=own)
     entries.append(Entry(seq + 1, epoch, "amended", now, body))
     return entries, summary.after(entries[-1]).marked([dropped.MARK], seq=seq + 1)
+
+
+def _counted(facts: Facts, one: Slice) -> tuple[Counter[str], dict[str, tuple[int, int]]]:
+    """What the actions that go have cost, and how many began and how long they took, by name."""
+    spent, own = Counter[str](), dict[str, tuple[int, int]]()
+    for seq in one.seqs:
+        spent.update(facts.spent.get(seq, {}))
+        if seq in facts.own:
+            name, begun, took_us = facts.own[seq]
+            count, before_us = own.get(name, (0, 0))
+            own[name] = count + begun, before_us + took_us
+    return spent, own
 
 
 def _records(facts: Facts, entries: list[Entry], summary: Summary) -> tuple[tuple[Record, ...], bytes]:

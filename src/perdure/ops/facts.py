@@ -71,6 +71,8 @@ class Facts:
     named: set[int] = field(default_factory=set)
     marked: set[int] = field(default_factory=set)
     untaken: set[int] = field(default_factory=set)
+    spent: dict[int, dict[str, float]] = field(default_factory=dict)
+    own: dict[int, tuple[str, int, int]] = field(default_factory=dict)
 
     _behind: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
 
@@ -133,6 +135,7 @@ def _fold(found: Facts, entries: list[Entry]) -> None:
     found.named = {seq for seq, point in found.points.items() if point.name is not None}
     undone: dict[int, int] = {}
     for entry in entries:
+        _count(found, entry)
         if entry.kind == "keyframe":
             found.keyframes[entry["of"]] = entry.seq
         elif leaves(entry) is not None:
@@ -155,6 +158,16 @@ def _fold(found: Facts, entries: list[Entry]) -> None:
         mine = {entry.seq for entry in branch(entries)}
         found.untaken = {entry.seq for entry in entries if entry.kind == "received" and entry.seq not in mine}
     found.standing = set(_standing(everything, Actions(branch(entries))) if found.summary.left else ())
+
+
+def _count(found: Facts, entry: Entry) -> None:
+    if entry.kind == "action_started" and entry["of"] is None and entry["parent"] is None:
+        found.own[entry.seq] = entry["name"], 1, 0
+    elif entry.kind == "action_finished":
+        if cost := entry.body.get("cost"):
+            found.spent[entry.seq] = cost
+        if entry["started"] in found.own:
+            found.own[entry.seq] = found.own[entry["started"]][0], 0, entry.body.get("duration_us", 0)
 
 
 def _ends_of_named_branches(found: Facts, entries: list[Entry]) -> Iterator[int]:
