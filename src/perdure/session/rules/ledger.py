@@ -12,7 +12,7 @@ from perdure.log.action import Action, Actions
 from perdure.log.branch import REENTRY, RESTORE_POINT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from perdure.log.entry import Entry
 
@@ -133,15 +133,26 @@ class Ledger:
             if parent in inside:
                 inside.add(number)
                 found.add(number)
-        for number in sorted(found & self.claimed):
-            self.claimed.discard(number)
+        back = found & self.claimed
+        self.claimed -= back
+        queues: dict[int, deque[Any]] = {}
+        for number in back:
             if (value := self._drawn.get(number)) is not None:
-                _put_back(self._values[value["kind"], value["parent"]], value, by=lambda entry: entry.seq)
+                queue: deque[Any] = self._values[value["kind"], value["parent"]]
+                queue.append(value)
             elif (action := self.actions.get(number)) is not None:
-                waiting = self._waiting[action.parent]
-                waiting[number] = action
-                self._waiting[action.parent] = dict(sorted(waiting.items()))
-                _put_back(self._by_match[(action.parent, *action.match)], number, by=int)
+                self._waiting[action.parent][number] = action
+                queue = self._by_match[(action.parent, *action.match)]
+                queue.append(number)
+            else:
+                continue
+            queues[id(queue)] = queue
+        for queue in queues.values():
+            ordered = sorted(queue, key=_number)
+            queue.clear()
+            queue.extend(ordered)
+        for parent in inside & self._waiting.keys():
+            self._waiting[parent] = dict(sorted(self._waiting[parent].items()))
 
     def next(self, parent: int | None, match: tuple[Any, ...]) -> Action | None:
         """What `claim` would give; it stays unclaimed."""
@@ -215,17 +226,15 @@ class Ledger:
         return max(seen)
 
 
-def _put_back(queue: deque[Any], item: Any, *, by: Callable[[Any], int]) -> None:
-    """One more of a queue, in its place."""
-    items = sorted([*queue, item], key=by)
-    queue.clear()
-    queue.extend(items)
+def _number(item: int | Entry) -> int:
+    """Of what stands in a queue."""
+    return item if isinstance(item, int) else item.seq
 
 
 def _thin(queues: dict[Any, deque[Any]], keep: Collection[int]) -> None:
     """Leaves only these records in the queues."""
     for match, queue in list(queues.items()):
-        left = [item for item in queue if (item if isinstance(item, int) else item.seq) in keep]
+        left = [item for item in queue if _number(item) in keep]
         if left:
             queues[match] = deque(left)
         else:
