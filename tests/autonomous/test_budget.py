@@ -9,8 +9,10 @@ import pytest
 
 import perdure
 from perdure.autonomous.tally import Tally, spent_out
+from perdure.stores.observing import AttemptBegan
 from tests.autonomous import playing
 from tests.autonomous.playing import call, given, judged, says, task
+from tests.restoring.damaged import Rows
 
 LOOK = {**says(call("list_files"), tokens={"in": 100, "out": 10}, usd=0.01), "repeat": True}
 STEP = {"steps": 1, "tokens": 111, "usd": 0.011}
@@ -59,6 +61,25 @@ def test_what_was_spent_stays_spent_whatever_housekeeping_drops(folder: Path) ->
         store.send("q", {"steps": 1})
         assert run(store, agent, folder, steps=9).status == "idle"
         assert spent(store)["steps"] == 10
+
+
+@pytest.mark.parametrize("damaged", [2, -1], ids=["an early step", "the last"])
+def test_what_was_spent_behind_damage_stays_spent(folder: Path, tmp_path: Path, damaged: int) -> None:
+    agent, path = playing.agent([playing.plan(task("1")), LOOK], {"progress": None}), tmp_path / "a.db"
+    with perdure.open(path) as store:
+        assert run(store, agent, folder, usd=0.05).status == "idle"
+        before = spent(store)
+        saves = [entry.seq for entry in store.log("q") if entry.kind == "saved"]
+    Rows(path, "q").spoil(saves[damaged])
+    asked: list[AttemptBegan] = []
+    with perdure.open(path) as store:
+        store.observe(lambda event: asked.append(event) if isinstance(event, AttemptBegan) else None)
+        outcome = store.run(agent, "q")
+        assert outcome.restored is not None
+        assert (outcome.status, outcome.restored.rung) == ("idle", "replaced")
+        now = Tally().take(store.log(outcome.restored.session)).told()["spent"]
+        assert now["usd"] == pytest.approx(before["usd"])
+    assert not [event for event in asked if event.name == "model"], "all is spent"
 
 
 def test_what_was_spent_on_a_branch_that_was_left_stays_spent(folder: Path) -> None:

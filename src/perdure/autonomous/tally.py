@@ -48,6 +48,7 @@ class Tally:
                 self._finish(entry)
             elif entry.kind == "rolled_back":
                 self.rollbacks += 1
+                self.spent.update(entry.body.get("spent", {}))  # in the damaged session that it goes on from
             elif entry.kind == "amended":
                 self._amend(entry)
         return self
