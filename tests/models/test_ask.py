@@ -353,6 +353,11 @@ def test_what_does_not_pass_is_not_asked_again(refusal, name, kind):
         ("no JSON", "ModelAPIError", "tool_error"),
         ('{"object": "chat.completion"}', "UnexpectedModelBehavior", "invalid_output"),
         ('{"choices": []}', "UnexpectedModelBehavior", "invalid_output"),
+        (
+            '{"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": []}',
+            "UnexpectedModelBehavior",
+            "invalid_output",
+        ),
     ],
 )
 def test_a_server_that_replies_nonsense_is_told_as_such(body, name, kind):

@@ -102,6 +102,9 @@ async def send(*, sending: Sending, model: str, prompt: Any, **_: Any) -> dict[s
         raise ModelError(f"{model}: {error.message}") from error
     except (ModelAPIError, UnexpectedModelBehavior) as error:
         raise failed(model, error) from error
+    except IndexError as error:  # pydantic-ai takes the first of the choices, whether there is one or not
+        unexpected = UnexpectedModelBehavior(f"the reply cannot be read, it may have no choices: {error!r}")
+        raise failed(model, unexpected) from error
     except Exception as error:
         error.passes = _passes(error)  # type: ignore[attr-defined]
         raise
