@@ -98,7 +98,7 @@ class Action(BaseModel):
 
     def restore(self, fields: Mapping[str, Any]) -> None:
         """Puts these into it, over what its constructor has made."""
-        put(self, fields)
+        put(self, fields, "llm")
 
     def __str__(self) -> str:
         return type(self).__name__

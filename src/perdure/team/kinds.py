@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType, UnionType
@@ -176,7 +176,7 @@ def _exactly(word: str, *types: type) -> Kind:
 
 
 def _number(value: Any, path: str) -> Any:
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
         raise MisformedError(path, f"a number is expected, not {describe(value)}")
     return value
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perdure import clock, values
-from perdure.errors import TeamFileError
+from perdure.errors import TagError, TeamFileError
 from perdure.log.branch import REENTRY, RESTORE_POINT
 from perdure.log.entry import Entry
 from perdure.log.marks import Marks
@@ -15,7 +15,7 @@ from perdure.models.names import name_of
 from perdure.ops.beginning import make
 from perdure.session.keeping.opening import FORMAT_VERSION
 from perdure.session.rules.request import Draft
-from perdure.team import filing, names
+from perdure.team import filing, names, rounds
 from perdure.team.given import ROUNDS
 from perdure.team.kinds import plain
 from perdure.team.role import Role
@@ -57,6 +57,10 @@ def begin(store: Store, file: TeamFile, team: Team, *, into: str, going: Going) 
         state, before, since = _as_it_reads(file, team, going), [], []
     if exact and team.workspace_said:
         state["team"] |= team.where(None).facts
+    try:
+        rounds.put_in(team.env, state)  # what cannot be built is told before a session has it
+    except TagError as error:
+        raise TeamFileError(f"the file of the team cannot be taken: {error}. Nothing was taken from it") from error
     delta = values.encode([["set", [name], value] for name, value in state.items()])
     told = "exactly" if exact else "as it reads"
     saved = {

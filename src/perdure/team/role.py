@@ -392,7 +392,7 @@ class Role(BaseModel):
 
     def restore(self, dumped: Mapping[str, Any], messages: Mapping[str, Message]) -> None:
         """Puts what `dump` gave over what the constructor has made."""
-        put(self, dumped["fields"])
+        put(self, dumped["fields"], *APART)
         self.addresses = set(dumped["addresses"])
         self._restore_actions(dumped["actions"])
         self.rc.taken, self.rc.max_react_loop = dumped["taken"], dumped["max_react_loop"]

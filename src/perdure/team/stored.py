@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
@@ -59,14 +60,18 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
     return {n: value for n, value in after.items() if n not in before or not values.same(before[n], value)}
 
 
-def put(owner: BaseModel, fields: Mapping[str, Any]) -> None:
-    """Puts what `stored` gave over what the constructor has made. A declared field is not validated a second time."""
-    declared = type(owner).model_fields
+def put(owner: BaseModel, fields: Mapping[str, Any], *without: str) -> None:
+    """Puts what `stored` gave over what the constructor has made. A declared field is not validated a second time.
+
+    Names that are no field's, which a file may have (a method, `__class__`), are passed over.
+    """
+    kind = type(owner)
     for name, value in fields.items():
-        if name in declared:
+        if name in without or name.startswith("_"):
+            continue
+        if name in kind.model_fields or isinstance(getattr(kind, name, None), cached_property):
             owner.__dict__[name] = restored(value)
-            owner.model_fields_set.add(name)
-        else:
+        elif not hasattr(kind, name):
             setattr(owner, name, restored(value))
 
 
