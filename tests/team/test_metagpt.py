@@ -166,9 +166,8 @@ def test_a_class_that_nobody_registered_is_named(sample: Path, tmp_path: Path) -
     edited(sample, tmp_path, "acts.WriteReport", "elsewhere.WriteReport")
     read = file.read(tmp_path)
     assert read.unknown_classes() == ["elsewhere.WriteReport"]
-    team = begun(tmp_path / "team.json", tmp_path)
     with pytest.raises(ClassUnknownError, match=r"elsewhere\.WriteReport.*register"):
-        asyncio.run(team.run())
+        begun(tmp_path / "team.json", tmp_path)
     register(WriteReport, name="elsewhere.WriteReport")
     assert "the report" in asyncio.run(begun(tmp_path / "team.json", tmp_path).run())
 
