@@ -155,9 +155,12 @@ def test_a_role_that_takes_another_profile_is_refused_and_goes_on_when_it_does_n
     assert team.env.published[-1].content == "checked 2"
 
 
-def test_a_profile_that_was_changed_between_hiring_and_running_is_refused(store: perdure.AgentStore) -> None:
+def test_a_profile_that_was_changed_between_hiring_and_running_is_refused(
+    store: perdure.AgentStore, caplog: pytest.LogCaptureFixture
+) -> None:
     roles = hired(Role, [Write])
     team = Team(roles=roles, store=store, workspace="w")
     roles[0].profile = "Chief"
     with pytest.raises(RefusedError, match="'Writer' was hired as that"):
         asyncio.run(team.run(idea="go"))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], "only that error is told"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from types import MappingProxyType
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from weakref import WeakKeyDictionary
 
 from perdure import values
-from perdure.errors import InputDiffersError, RefusedError
+from perdure.errors import InputDiffersError, RefusedError, SessionUnknownError
 from perdure.models.names import checked_model, name_of
 from perdure.runtime import entry as entries
 from perdure.session.declare import steps
@@ -84,7 +85,10 @@ def declared(
         await live.step(s)
 
     def write_file(store: AgentStore, session: str) -> None:
-        filing.write(store, session, hire)
+        with contextlib.suppress(
+            SessionUnknownError
+        ):  # it failed before there was a team: that error is the one to see
+            filing.write(store, session, hire)
 
     step = step if named is None else functools.wraps(named)(step)
     step.hire, step.options = hire, options  # type: ignore[attr-defined]
