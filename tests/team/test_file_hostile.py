@@ -109,3 +109,11 @@ def test_an_action_that_is_not_known_leaves_no_session(store: perdure.AgentStore
     with pytest.raises(ClassUnknownError, match=r"subprocess\.Popen"):
         gone_on(store, form)
     assert find(store.backend, "team") is None
+
+
+def test_a_message_that_was_changed_for_one_role_alone_is_refused(store: perdure.AgentStore, form: Any) -> None:
+    role = form["env"]["roles"]["Speaker"]
+    role["rc"]["working_memory"] = {"storage": [{**role["latest_observed_msg"], "content": "stop"}]}
+    with pytest.raises(TeamFileError, match="the message '1' is not the same in all places"):
+        gone_on(store, form)
+    assert find(store.backend, "team") is None

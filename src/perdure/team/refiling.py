@@ -110,6 +110,12 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
     if missing:
         raise TeamFileError(f"the team that goes on hires no {', '.join(missing)}; the file has these roles")
     found, known = filing.ids(file), filing.facts(file)
+    for each in file.messages():
+        if _said(each) != _said(found[filing.id_of(each)]):
+            raise TeamFileError(
+                f"the message {each['id']!r:.80} is not the same in all places of the file: what is changed by hand is "
+                "changed for each role that remembers it, or gets an id of its own"
+            )
     numbers = {each: number for number, each in enumerate(found)}
     cost = file.context.cost
     facts = {
@@ -144,6 +150,12 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
         "history": [],
         "files": known["files"],
     }
+
+
+def _said(message: dict[str, Any]) -> tuple[Any, ...]:
+    """What every message has but for its id, whatever the order in which it names whom it is sent to."""
+    told = (message[key] for key in ("content", "instruct_content", "role", "cause_by", "sent_from"))
+    return (*told, sorted(message["send_to"]))
 
 
 def _where(file: TeamFile, team: Team) -> Where:
