@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import faults
+from perdure import faults, syncing
 from perdure.errors import (
     DamageError,
     FormatNewerError,
@@ -321,7 +321,7 @@ def test_a_forked_child_may_not_use_the_store_but_open_its_own(place: Path) -> N
 
 
 class Failing:
-    """`disk.sync`, which fails at its n-th call from now, and counts on which file it is called."""
+    """`sync_content`, which fails at its n-th call from now, and counts on which file it is called."""
 
     def __init__(self, at: int) -> None:
         self.calls, self.at, self.failed, self.again = 0, at, 0, 0
@@ -340,7 +340,7 @@ def test_a_file_whose_sync_failed_is_never_synced_again(place: Path, monkeypatch
     with open_store(f"file:{place}") as store, open_store(f"file:{place}") as other:
         store.create("s", owner="me")
         append(store, b"1")
-        monkeypatch.setattr(disk, "sync", failing)
+        monkeypatch.setattr(syncing, "sync_content", failing)
         append(store, b"2")
         with pytest.raises(StoreFailedError, match="EIO"):
             append(store, b"lost")

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import perdure
-from perdure import limits
+from perdure import limits, syncing
 from perdure.errors import StoreFailedError
 from perdure.ops import portable, receiving
 from perdure.runtime.store import AgentStore
@@ -118,8 +119,8 @@ def _forgive_in_stores(name: str) -> None:
 
 
 def _sync_another_folder() -> None:
-    right = portable._sync_folder
-    portable._sync_folder = lambda path: right(path.parent)
+    right = syncing.sync_folder
+    portable.syncing = SimpleNamespace(sync=syncing.sync, sync_folder=lambda path: right(path.parent))
 
 
 SPOILED: dict[str, Callable[[], None]] = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from perdure import syncing
 from perdure.errors import StoreFailedError, UnstorableError
 from perdure.stores.file import disk
 from perdure.team import file
@@ -152,7 +153,7 @@ def test_a_wrong_way_to_write_is_noticed(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_name_that_is_not_durable_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "sync_folder", lambda _folder: None)
+    monkeypatch.setattr(syncing, "sync_folder", lambda _folder: None)
     with pytest.MonkeyPatch.context() as inner:
         assert "returned, and it is" in " ".join(judged(list(endings(tmp_path, inner))))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from perdure import syncing
 from perdure.session.declare import action
 from perdure.stores.file import disk
 from perdure.workspace.rules import TEMPORARY, Rules
@@ -31,7 +32,7 @@ def copy(source: Path, folder: Path) -> list[str]:
     for name in copied:
         _copy(source / name, folder / name)
     for made in {folder, *((folder / name).parent for name in copied)}:
-        disk.sync_folder(made)
+        syncing.sync_folder(made)
     return [name.as_posix() for name in copied]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure import syncing
 from perdure.cli import options, output
 from perdure.cli.place import place
 from perdure.cli.text import one_line
@@ -48,11 +49,11 @@ def keygen(
 
 def _write(file: Path, text: str) -> None:
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as out:
             out.write(text + "\n")
             out.flush()
-            os.fsync(out.fileno())
+            syncing.sync(out.fileno())
     except FileExistsError as error:
         raise RefusedError(f"{file} is there already; write to another file") from error
     except OSError as error:

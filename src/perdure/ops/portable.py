@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from perdure import faults, limits, values
+from perdure import faults, limits, syncing, values
 from perdure.errors import DamageError, FormatNewerError, RefusedError, StoreFailedError
 from perdure.log import KIND_NAMES, KINDS, Record
 from perdure.log.origin import Base, writer_of
@@ -117,14 +117,14 @@ def new_file(path: Path, *, keys: Keys | None = None) -> Iterator[IO[bytes]]:
             with beside.open("wb") as file:
                 yield from _writing(file, keys)
                 file.flush()
-                os.fsync(file.fileno())
+                syncing.sync(file.fileno())
             faults.reach("export.written")
             beside.rename(path)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
         try:
-            _sync_folder(path.parent)
+            syncing.sync_folder(path.parent)
         except OSError:
             path.unlink()
             raise
@@ -139,14 +139,6 @@ def _writing(file: IO[bytes], keys: Keys | None) -> Iterator[IO[bytes]]:
     yield out
     out.flush()
     sealing.end()
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 @contextlib.contextmanager

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 from pathlib import Path
 
 
 def free_bytes(folder: Path) -> int:
     """What the disk of this folder has left for us."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    return shutil.disk_usage(folder).free

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from perdure import syncing
 from perdure.errors import FormatNewerError, TeamFileError, UnstorableError
 from perdure.stores.file import disk
 from perdure.team.form import TeamFile
@@ -108,7 +109,7 @@ def write(path: str | os.PathLike[str], team: TeamFile) -> Path:
     with disk.failing(str(file)):
         _make(file.parent)
         disk.replace(file, data)
-        disk.sync_folder(file.parent)
+        syncing.sync_folder(file.parent)
         _clear(file)
     return file
 
@@ -153,7 +154,7 @@ def _make(folder: Path) -> None:
         return
     _make(folder.parent)
     folder.mkdir(exist_ok=True)
-    disk.sync_folder(folder.parent)
+    syncing.sync_folder(folder.parent)
 
 
 def _clear(file: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -11,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from perdure import syncing
 from perdure.errors import HeldError, RefusedError
 from perdure.session.declare import action
 from perdure.stores.file import disk
+from perdure.syncing import fcntl
 from perdure.team import turn as turns
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _write(path: str, text: str, *, folder: Path) -> dict[str, Any]:
         raise RefusedError(f"{path} leads out of {folder}, by a link")
     digest = hashlib.sha256(content).hexdigest()
     disk.replace(target, content, by=f".{target.name[:100]}.{digest[:16]}.tmp")  # cut off, it is done again as it was
-    disk.sync_folder(target.parent)
+    syncing.sync_folder(target.parent)
     return {"path": path, "size": len(content), "sha256": digest}
 
 
@@ -147,8 +148,12 @@ class Lock:
     """
 
     def __init__(self, folder: Path, session: str, *, store: str) -> None:
+        if fcntl is None:
+            raise RefusedError(
+                f"{session}: the folder of a team is for Linux and macOS: {folder} cannot be locked here"
+            )
         (folder / STORAGE).mkdir(parents=True, exist_ok=True)
-        self._file = os.open(folder / STORAGE / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._file = os.open(folder / STORAGE / "lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

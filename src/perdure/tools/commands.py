@@ -22,6 +22,7 @@ from typing import IO, Final
 from perdure import clock
 from perdure import limits as bounds
 from perdure.errors import RefusedError, ToolError
+from perdure.syncing import fcntl
 from perdure.tools.described import tool
 from perdure.tools.toolbox import Toolbox
 from perdure.values import storable
@@ -112,6 +113,8 @@ def shell(
     root = os.path.realpath(folder)
     if not os.path.isdir(root):  # noqa: PTH112 - as for file tools
         raise ToolError(f"{root} is no folder: make it, or give another one for commands")
+    if fcntl is None:
+        raise ToolError(f"{root}: commands within limits are for Linux and macOS")
     chosen, interpreter, more = limits or Limits(), python or sys.executable, dict(env or {})
 
     def run_shell(command: str) -> Ran:

@@ -131,8 +131,10 @@ class Workspace:
 
 def opened_root(root: Path) -> int:
     """A descriptor of the folder. Raises `WorkspaceError`."""
+    if os.open not in os.supports_dir_fd:
+        raise WorkspaceError(f"{root}: a workspace is for Linux and macOS; this system opens no file by its folder")
     try:
-        found = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        found = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise WorkspaceError(
             f"{root}: the workspace cannot be opened: {os.strerror(error.errno or 0)}. Put it back there, or say where "

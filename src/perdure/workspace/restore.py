@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from perdure import faults
+from perdure import faults, syncing
 from perdure.errors import DamageError, WorkspaceError
 from perdure.state.chunks import Load, opened_as
 from perdure.workspace.capture import opened_root
@@ -25,7 +25,6 @@ from perdure.workspace.entry import FILE, FOLDER, LINK, Entry, alike
 from perdure.workspace.plan import OPEN, Plan, Step
 from perdure.workspace.rules import TEMPORARY
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OTHER: Final = "?"
 """The kind of what no capture would have."""
 
@@ -136,7 +135,7 @@ class _Restoring:
     def _write(self, folder: int, name: str, then: Entry) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.name, dir_fd=folder)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         file = os.open(self.name, flags, 0o600, dir_fd=folder)
         try:
             for piece in then.pieces:
@@ -146,7 +145,7 @@ class _Restoring:
                 raise DamageError(f"{name}: what was captured of it is not what was written; it stays as it is")
             os.fchmod(file, then.mode)
             os.utime(file, ns=(then.mtime_ns, then.mtime_ns))
-            os.fsync(file)
+            syncing.sync(file)
         finally:
             os.close(file)
         faults.reach("restore.written")
@@ -199,13 +198,13 @@ class _Restoring:
         try:
             for part in above:
                 try:
-                    inner = os.open(part, _FOLDER, dir_fd=folder)
+                    inner = _inner(folder, part)
                 except FileNotFoundError:
                     if not make:
                         yield None, name
                         return
                     os.mkdir(part, 0o700, dir_fd=folder)
-                    inner = os.open(part, _FOLDER, dir_fd=folder)
+                    inner = _inner(folder, part)
                 except NotADirectoryError:
                     if make:
                         raise WorkspaceError(f"{path}: {part} is in its way, and is no folder") from None
@@ -232,7 +231,7 @@ class _Restoring:
         for above in sorted(self.touched):
             with self._parent(f"{above}/-" if above else "-") as (folder, _):
                 if folder is not None:
-                    os.fsync(folder)
+                    syncing.sync(folder)
 
 
 def restore(root: Path, plan: Plan, chunk: Load) -> Restored:
@@ -276,6 +275,10 @@ def permit(root: Path, plan: Plan) -> None:
         os.close(folder)
 
 
+def _inner(folder: int, name: str) -> int:
+    return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+
+
 def _stat(folder: int, name: str) -> os.stat_result | None:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -296,7 +299,7 @@ def _there(folder: int, name: str, step: Step) -> Entry | None:
     sizes = {entry.size for entry in (step.now, step.then) if entry is not None and entry.kind == FILE}
     if not stat.S_ISREG(found.st_mode) or found.st_size not in sizes:
         return Entry(step.path, _OTHER)
-    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     try:
         return Entry(step.path, FILE, mode, found.st_size, content=content_in(file, found.st_size))
     finally:

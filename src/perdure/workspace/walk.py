@@ -133,7 +133,7 @@ class Walk:
             self._skip(path, f"more than {limits.WORKSPACE_DEPTH_MAX} levels deep")
             return
         try:
-            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
@@ -167,7 +167,7 @@ class Walk:
 
     def _file(self, folder: int, name: str, path: str, old: Entry | None) -> None:
         try:
-            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -233,7 +233,7 @@ def _sign(folder: int, names: list[os.DirEntry[str]]) -> str:
 
 def _begins(folder: int, name: str, signature: bytes) -> bool:
     try:
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
         return False
     try:

@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from perdure import faults, limits
+from perdure import faults, limits, syncing
 from perdure.errors import FormatNewerError
 from perdure.ops.journal.files import aside, chain, parsed, whole_lines
 from perdure.stores.file import lock
@@ -61,7 +61,7 @@ class Mirror:
         Raises `OSError`, and `StoreFailedError` when somebody keeps the lock for `limits.JOURNAL_BUSY_S`.
         """
         if self._lock is None:
-            self._lock = os.open(_beside(self.path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(_beside(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         with lock.locked(self._lock, url=str(self.path), busy_s=limits.JOURNAL_BUSY_S):
             self._look()
             yield
@@ -104,7 +104,7 @@ class Mirror:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         told = self._cursor()
         self._aside = self._told_by_backups() if told is None else _places(told["sessions"])
         self.known, self._end = dict(self._aside), 0
@@ -225,7 +225,7 @@ class Mirror:
         self._save(self._aside, also=also, size=self._end)
 
     def _save(self, sessions: dict[str, Place], *, also: dict[str, Place], size: int) -> None:
-        os.fsync(self._descriptor)
+        syncing.sync(self._descriptor)
         told = {"v": CURSOR_VERSION, "sessions": sessions, "bytes": size, "also": also}
         data = json.dumps(told, separators=(",", ":")).encode()
         replace(_beside(self.path, "cursor"), data)
@@ -275,19 +275,15 @@ def _newest(known: dict[str, Place], lines: Iterable[dict[str, Any]]) -> None:
 def replace(path: Path, data: bytes) -> None:
     """Puts this content in the place of the file's, all of it or nothing; durable on return."""
     beside = path.with_name(f".{path.name}.part")
-    file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(file, "wb") as out:
             out.write(data)
             out.flush()
-            os.fsync(out.fileno())
+            syncing.sync(out.fileno())
         faults.reach("journal.replace")
         beside.replace(path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    syncing.sync_folder(path.parent)

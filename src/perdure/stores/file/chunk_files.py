@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from perdure import syncing
 from perdure.stores.file import disk
 
 _SUFFIX: Final = ".chunk"
@@ -28,7 +29,7 @@ def put(family: Path, chunks: Mapping[bytes, bytes]) -> list[bytes]:
             added.append(digest)
         if not (path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content):
             disk.replace(path, content)
-    disk.sync_folder(family)
+    syncing.sync_folder(family)
     return added
 
 
@@ -36,7 +37,7 @@ def _make(family: Path) -> None:
     """The folder is there, durably, or not at all."""
     family.mkdir(exist_ok=True)
     try:
-        disk.sync_folder(family.parent)
+        syncing.sync_folder(family.parent)
     except OSError:
         with suppress(OSError):
             family.rmdir()  # unless somebody else has put something into it
@@ -64,7 +65,7 @@ def drop(family: Path, digests: Collection[bytes]) -> None:
         return
     for digest in digests:
         _path(family, digest).unlink(missing_ok=True)
-    disk.sync_folder(family)
+    syncing.sync_folder(family)
 
 
 def _path(family: Path, digest: bytes) -> Path:

@@ -6,7 +6,6 @@ A name is made durable by syncing its folder; a whole file appears under its nam
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,9 +13,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from perdure import syncing
 from perdure.errors import StoreFailedError
-
-_FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 
 _NUMBERS: Final = count(1)
 """No two temporary files of this process have one name."""
@@ -71,29 +69,12 @@ def read_at(file: int, offset: int, end: int) -> bytes:
     return b"".join(parts)
 
 
-def sync(file: int) -> None:
-    """Content and length are on the disk when this returns."""
-    if _FULL_SYNC is not None:
-        fcntl.fcntl(file, _FULL_SYNC)
-    else:
-        os.fdatasync(file)
-
-
-def sync_folder(folder: Path) -> None:
-    """Names that were made, changed or removed in it are durable when this returns."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
 def write_new(path: Path, content: bytes) -> None:
     """A file with this content, synced; its name is durable once its folder is synced."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
         write_at(file, content, 0)
-        os.fsync(file)
+        syncing.sync(file)
     finally:
         os.close(file)
 
@@ -115,13 +96,13 @@ def replace(path: Path, content: bytes, *, by: str = "") -> None:
 
 def replace_blanking(path: Path, content: bytes) -> None:
     """As `replace`, with the name durable; and what the file held before is overwritten with zeros."""
-    old = os.open(path, os.O_WRONLY | os.O_CLOEXEC) if path.exists() else None
+    old = os.open(path, os.O_WRONLY) if path.exists() else None
     try:
         replace(path, content)
-        sync_folder(path.parent)
+        syncing.sync_folder(path.parent)
         if old is not None:
             write_at(old, bytes(os.fstat(old).st_size), 0)
-            os.fsync(old)
+            syncing.sync(old)
     finally:
         if old is not None:
             os.close(old)
@@ -131,7 +112,7 @@ def read_whole(path: Path) -> bytes | None:
     """The content of a file, None if there is none; right also while `replace_blanking` puts another in its place."""
     while True:
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return None
         try:
@@ -154,7 +135,7 @@ def wipe(folder: Path, *, keep: bool) -> None:
     os_sync = folder if keep else folder.parent
     if not keep:
         folder.rmdir()
-    sync_folder(os_sync)
+    syncing.sync_folder(os_sync)
 
 
 def _blank(path: Path) -> None:
@@ -162,7 +143,7 @@ def _blank(path: Path) -> None:
     with path.open("r+b", buffering=0) as file:
         while left > 0:
             left -= file.write(bytes(min(left, 1 << 20))) or left
-        os.fsync(file.fileno())
+        syncing.sync(file.fileno())
 
 
 def bytes_under(folder: Path) -> int:

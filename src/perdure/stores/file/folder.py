@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from perdure import faults
+from perdure import faults, syncing
 from perdure.errors import StoreFailedError
 from perdure.stores.file import disk, hint, kept_index, lines, lock, purging, scan
 from perdure.stores.file.commit import Commit, bare, closing, commit_line, read_commit
@@ -41,7 +41,7 @@ class Folder(FolderView):
     def lock(self) -> None:
         """Keeps other processes from writing until `unlock`, and looks what is newest. The caller holds `guard`."""
         if self._folder < 0:
-            self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         lock.acquire(self._folder, url=str(self.path), busy_s=self._busy_s)
         try:
             self.look()
@@ -54,9 +54,9 @@ class Folder(FolderView):
     def _name(self) -> None:
         """Makes durable what a process that died, or a failure, may have left between a new name and its sync."""
         if self._commit is not None and self._commit.seq <= self.seam + 1:
-            disk.sync_folder(self.path.parent)
+            syncing.sync_folder(self.path.parent)
         if self._rename_failed or (self._commit is not None and self._commit.amended):
-            disk.sync_folder(self.path)
+            syncing.sync_folder(self.path)
         self.is_named, self._rename_failed = True, False
 
     def unlock(self) -> None:
@@ -121,7 +121,7 @@ class Folder(FolderView):
 
     def _sync(self) -> None:
         try:
-            disk.sync(self._file)
+            syncing.sync_content(self._file)
         except OSError:
             self._sync_failed = True
             raise
@@ -136,14 +136,14 @@ class Folder(FolderView):
         if self._sync_failed or self._proved < last.end:
             self._begin_anew(last)
         if self._file < 0:
-            self._file = os.open(self._segment(), os.O_RDWR | os.O_CLOEXEC)
+            self._file = os.open(self._segment(), os.O_RDWR)
         if self._size > last.end:
             self._cut(last.end)
 
     def _cut(self, end: int) -> None:
         """Cuts off what is behind the last batch, and makes that durable before anything is written there."""
         if self._file < 0:
-            self._file = os.open(self._segment(), os.O_RDWR | os.O_CLOEXEC)
+            self._file = os.open(self._segment(), os.O_RDWR)
         os.ftruncate(self._file, end)
         self._torn = None
         if not self._sync_failed:
@@ -169,7 +169,7 @@ class Folder(FolderView):
             raise StoreFailedError(f"{place}: after a failed sync it does not hold what was written; keep it")
         self._close_file()
         disk.replace(place, content)
-        disk.sync_folder(self.path)
+        syncing.sync_folder(self.path)
         self._sync_failed = False
         self._pin_to(str(place))
         last.inode, self._size = os.fstat(self._pin).st_ino, last.end
@@ -191,7 +191,7 @@ class Folder(FolderView):
             faults.reach("rotate.inside")
             temporary.rename(place)
             faults.reach("rotate.after")
-            disk.sync_folder(self.path)
+            syncing.sync_folder(self.path)
         except BaseException:
             self.is_named, self._rename_failed = False, True
             for path in (temporary, place):
@@ -268,7 +268,7 @@ class Folder(FolderView):
         self._close_file()
         kept_index.place_of(self._segment(one.first)).unlink(missing_ok=True)
         disk.replace(Path(self._segment(one.first)), content)
-        disk.sync_folder(self.path)
+        syncing.sync_folder(self.path)
 
     def close(self) -> None:
         """Gives its files back."""

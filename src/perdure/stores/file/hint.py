@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from perdure import syncing
 from perdure.log import Base
 from perdure.stores.file import disk, lines
 from perdure.stores.file.commit import Commit
@@ -56,7 +57,7 @@ class HintFile:
     """The hint of a folder, open to be told often: by way of memory, as a write would burden the next sync."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = os.open(folder / HINT, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._file = os.open(folder / HINT, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             if os.fstat(self._file).st_size < _FILE_BYTES:
                 disk.write_at(self._file, b" " * _FILE_BYTES, 0)
@@ -74,7 +75,7 @@ class HintFile:
 
     def sync(self) -> None:
         """What was told is durable when this returns."""
-        os.fsync(self._file)
+        syncing.sync(self._file)
 
     def close(self) -> None:
         """Gives file and memory back."""
@@ -106,7 +107,7 @@ def write_pulse(folder: Path, session: str, *, epoch: int, counter: int) -> None
 
 def write_in_place(path: Path, content: bytes) -> None:
     """Writes over the beginning of a file, which is made if it is not there; unsynced."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         disk.write_at(file, content, 0)
     finally:
@@ -115,7 +116,7 @@ def write_in_place(path: Path, content: bytes) -> None:
 
 def _first_line(path: Path) -> bytes:
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return b""
     try:

@@ -6,7 +6,6 @@ the middle must not hold up the others for ever. It knows no sessions.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Final
 
 from perdure import clock
 from perdure.errors import StoreFailedError
+from perdure.syncing import fcntl
 
 _PAUSE_S_MIN: Final = 0.0001
 _PAUSE_S_MAX: Final = 0.005
@@ -34,7 +34,7 @@ def locked(folder: int, *, url: str, busy_s: float, shared: bool = False) -> Ite
 @contextmanager
 def locked_path(folder: Path, *, url: str, busy_s: float, shared: bool = False) -> Iterator[None]:
     """The same, of a folder that is opened for it."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with locked(file, url=url, busy_s=busy_s, shared=shared):
             yield

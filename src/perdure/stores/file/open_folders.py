@@ -195,4 +195,5 @@ def _after_in_child() -> None:
         folders.abandon()
 
 
-os.register_at_fork(after_in_child=_after_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_in_child)

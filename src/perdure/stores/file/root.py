@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
+from perdure import syncing
 from perdure.errors import DamageError, FormatNewerError, StoreFailedError, StoreUrlError
 from perdure.stores.file import disk, lock
 from perdure.stores.file.lines import LAYOUT
@@ -87,7 +88,7 @@ class Root:
         """Makes it this one, if that is above the present one."""
         if number > self.incarnation():
             disk.replace(self.path / _INCARNATION, b"%d\n" % number)
-            disk.sync_folder(self.path)
+            syncing.sync_folder(self.path)
 
     def tomb(self, session: str) -> Path:
         """What is there once the session is deleted."""
@@ -119,7 +120,7 @@ class Root:
             return now
 
     def _open_tick(self, newest: Callable[[], int]) -> int:
-        file = os.open(self.path / _TICK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = os.open(self.path / _TICK, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             with lock.locked(file, url=str(self.path), busy_s=self._busy_s):
                 boot, stored = _boot(), os.pread(file, 100, 0)
@@ -185,8 +186,8 @@ def _fault(path: Path, names: set[str]) -> str:
 
 def _name(path: Path) -> None:
     """Its name, and those in it, are durable; after a failure it is tried again by whoever opens it next here."""
-    disk.sync_folder(path)
-    disk.sync_folder(path.parent)
+    syncing.sync_folder(path)
+    syncing.sync_folder(path.parent)
     _UNNAMED.discard(path)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from perdure import clock, faults
+from perdure import clock, faults, syncing
 from perdure.errors import DamageError
 from perdure.log import GENESIS, Base
 from perdure.stores import refusals
@@ -53,7 +53,7 @@ class Sessions:
         if place.exists() and self.kin(family):
             raise refusals.other_envelope(family)
         place.parent.mkdir(exist_ok=True)
-        disk.sync_folder(place.parent.parent)
+        syncing.sync_folder(place.parent.parent)
         disk.replace_blanking(place, content)
 
     def fork(self, session: str, batch: Batch, *, base: Base, epoch: int) -> None:
@@ -85,8 +85,8 @@ class Sessions:
                 self._folders.drop(session)
             elif not tomb.exists():
                 raise refusals.unknown(session, url=self._url)
-            disk.sync_folder(tomb.parent)  # also when it was renamed before, and what came then failed
-            disk.sync_folder(place.parent)
+            syncing.sync_folder(tomb.parent)  # also when it was renamed before, and what came then failed
+            syncing.sync_folder(place.parent)
             faults.reach("erase.after")
             for one in (tomb, *tomb.parent.iterdir()):  # also those of sessions whose deletion a crash cut off
                 if any(one.iterdir()):
@@ -118,7 +118,7 @@ class Sessions:
         try:
             disk.write_new(folder / segment_name(header.first), content)
             disk.write_new(folder / hint.HINT, hint.hint_line(header, end=len(content), commit=commit))
-            disk.sync_folder(folder)
+            syncing.sync_folder(folder)
             if point:
                 faults.reach(point)
             with self._root.holding(folder):
@@ -167,7 +167,7 @@ def _named(folder: Path, place: Path) -> None:
     """The folder has its name, durably; if that fails it has the one that it had. Nobody writes in it meanwhile."""
     folder.rename(place)
     try:
-        disk.sync_folder(place.parent)
+        syncing.sync_folder(place.parent)
     except OSError:
         place.rename(folder)
         raise

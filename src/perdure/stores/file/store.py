@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from perdure import faults
+from perdure import faults, syncing
 from perdure.errors import SessionErasedError, SessionUnknownError, StoreUrlError
 from perdure.log import Base, Record
 from perdure.stores import refusals
@@ -29,6 +29,7 @@ from perdure.stores.file.root import Root
 from perdure.stores.file.sessions import Sessions, head_of
 from perdure.stores.ids import check_session_id
 from perdure.stores.space import free_bytes
+from perdure.syncing import fcntl
 
 SEGMENT_BYTES: Final = 4 << 20
 """A segment that is as long as this is written no more: the next batch begins another."""
@@ -57,6 +58,8 @@ class FileStore(Store):
     ) -> None:
         path = Path(path).absolute()
         self.url = f"file://{path}"
+        if fcntl is None:
+            raise StoreUrlError(f"{self.url}: a store of files is for Linux and macOS; take a SQLite file")
         self._busy_s = busy_s
         self._root = Root(path, busy_s=busy_s)
         self._folders = OpenFolders(self._root, url=self.url, busy_s=busy_s, segment_bytes=segment_bytes)
@@ -353,7 +356,7 @@ class FileStore(Store):
             faults.reach("envelope.inside")
             if not place.parent.is_dir():
                 place.parent.mkdir(exist_ok=True)
-                disk.sync_folder(place.parent.parent)
+                syncing.sync_folder(place.parent.parent)
             disk.replace_blanking(place, new)
 
     def _envelope(self, session: str | None) -> Path:

@@ -92,7 +92,7 @@ class FolderView:
     def _ends(self, known: Hint) -> tuple[Header | None, bytes]:
         """(the header, the last line) of the newest segment; nothing unless it ends where the hint says."""
         place = self._segment(known.header.first)
-        file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(place, os.O_RDONLY)
         try:
             if os.fstat(file).st_size != known.end or segment_numbers(self.path)[-1] != known.header.first:
                 return None, b""
@@ -193,13 +193,13 @@ class FolderView:
         self._header = last.header or (known.header if known is not None else None)
 
     def _pin_to(self, place: str) -> None:
-        file = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(place, os.O_RDONLY)
         self._unpin()
         self._pin = file
 
     def _read_segment(self, first: int) -> Scan:
         """A segment that is written no more: all that is in it was durable once."""
-        file = os.open(self._segment(first), os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(self._segment(first), os.O_RDONLY)
         try:
             return self._read_file(file, first)[0]
         finally:
@@ -245,7 +245,7 @@ class FolderView:
 
     def _bytes(self, one: Scan, begin: int, end: int) -> bytes:
         """A part of a segment, as long as its file is the one that was read."""
-        file = os.open(self._segment(one.first), os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(self._segment(one.first), os.O_RDONLY)
         try:
             state = os.fstat(file)
             if state.st_ino != one.inode or one.stamp not in (None, _stamp(state)):

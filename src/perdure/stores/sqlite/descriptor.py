@@ -7,7 +7,6 @@ one stays open while any store of this process has it. It knows nothing of what 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import threading
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from perdure.errors import StoreFailedError
+from perdure.syncing import fcntl
 
 _Identity: TypeAlias = tuple[int, int]
 
@@ -66,7 +66,9 @@ class Descriptor:
         """So many of the first bytes of the file that is there now; fewer if it is shorter, none if there is none."""
         try:
             with suppress(FileNotFoundError), _lock:
-                return os.pread(self._take(), length, 0)
+                descriptor = self._take()
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                return os.read(descriptor, length)
         except OSError as error:
             raise self._unreadable(error) from error
         return b""
@@ -103,6 +105,8 @@ class Descriptor:
         to the disk, and in the end gives up the log, where they still are. This takes the count back: `nBackfill` in
         the file that its processes share, whose form is documented (https://www.sqlite.org/walformat.html).
         """
+        if fcntl is None:
+            return False
         try:
             index = _index(Path(f"{self.path}-shm"))
             if os.pread(index, len(_INDEX_VERSION), 0) != _INDEX_VERSION:
@@ -143,7 +147,7 @@ class Descriptor:
 
     def _join(self, identity: _Identity) -> _Identity:
         if identity not in _kept:
-            descriptor = os.open(self.path, os.O_RDONLY)
+            descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
             found = os.fstat(descriptor)
             identity = found.st_dev, found.st_ino
             _kept.setdefault(identity, _Kept()).descriptors.append(descriptor)
@@ -177,4 +181,5 @@ def _forget(descriptor: int) -> None:
 
 
 # Before the locks of connections are taken for a fork this one must be free: hooks registered first are called last.
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from perdure import clock
+from perdure import clock, syncing
 from perdure.errors import FormatNewerError, StoreFailedError, StoreUrlError
 from perdure.stores import sql
 from perdure.stores.sqlite.descriptor import Descriptor
@@ -34,6 +34,7 @@ _HEADER_BYTES: Final = 100
 _VERSION_AT, _APPLICATION_AT = 60, 68
 _PAUSE_S: Final = 0.005
 _MAKING: Final = ("auto_vacuum=INCREMENTAL", "synchronous=FULL")
+_SYNCING: Final = () if syncing.FULL is None else ("fullfsync=ON", "checkpoint_fullfsync=ON")
 
 
 def check_file(descriptor: Descriptor) -> bool:
@@ -146,6 +147,8 @@ def _is_frozen(path: Path) -> bool:
 
 def _is_read_only(path: Path) -> bool:
     """Whether nobody on this machine can write there: not a matter of rights, but of the file system."""
+    if not hasattr(os, "statvfs"):
+        return False
     try:
         return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
     except OSError:  # it is not there: who opens the file says so
@@ -163,7 +166,7 @@ def _connection(path: Path, mode: str, *, busy_s: float, settings: tuple[str, ..
     # Damage can make a text of a blob, and then sqlite3 could not hand out the row at all: this way its types tell.
     db.text_factory = _text
     try:
-        db.executescript("".join(f"PRAGMA {setting};" for setting in settings))
+        db.executescript("".join(f"PRAGMA {setting};" for setting in (*_SYNCING, *settings)))
     except BaseException:
         db.close()
         raise
@@ -216,10 +219,6 @@ def _identity(db: sqlite3.Connection) -> tuple[int, int]:
 def _sync_folder(path: Path) -> None:
     """Makes the file's name durable: without it a power cut may leave a folder in which the file is not."""
     try:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        syncing.sync_folder(path.parent)
     except OSError as error:
         raise StoreFailedError(f"{path}: its folder cannot be synced: {error.strerror}") from error

@@ -40,4 +40,5 @@ def _after() -> None:
         _paused.pop().resume()
 
 
-os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)

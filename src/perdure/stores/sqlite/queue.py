@@ -9,19 +9,14 @@ holder dies.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from perdure import clock
-
-_FCNTL: Final = "fcntl"
-fcntl: Final[Any] = importlib.import_module(_FCNTL) if importlib.util.find_spec(_FCNTL) else None
-"""None where there is no such thing: then everybody just looks at random moments."""
+from perdure.syncing import fcntl
 
 PATIENCE_S: Final = 0.5
 """Longer than any line that moves: its holder is stopped, and may hold nothing else."""
@@ -43,7 +38,7 @@ class Queue:
     def enter(self) -> None:
         """Takes the place in line, or has waited long enough."""
         end = clock.monotonic_s() + PATIENCE_S
-        if fcntl is None or not self._opened():
+        if fcntl is None or not self._opened():  # without it everybody just looks at random moments
             return
         self.is_entered = True
         while self.file is not None and not self._taken(self.file) and clock.monotonic_s() < end:

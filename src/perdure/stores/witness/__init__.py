@@ -9,11 +9,13 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from perdure.errors import WitnessFailedError
 from perdure.stores.opening import open_store
 from perdure.stores.witness.place import FileWitness, Listener, Witness
 from perdure.stores.witness.second import StoreWitness
 from perdure.stores.witness.store import WitnessedStore
 from perdure.stores.witness.told import Roll, Signer
+from perdure.syncing import fcntl
 
 if TYPE_CHECKING:
     import os
@@ -47,6 +49,8 @@ def _witness(given: Given, signer: Signer) -> Witness:
     text, fold = str(given), partial(_newest, signer=signer)
     if _URL.match(text) and not text.startswith("file:"):
         return StoreWitness(open_store(text), fold=fold)
+    if fcntl is None:
+        raise WitnessFailedError(f"the witness {text}: a file is one on Linux and macOS; take a store, or a function")
     return FileWitness(text.removeprefix("file:").removeprefix("//"), fold=fold)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from perdure import faults, limits
+from perdure import faults, limits, syncing
 from perdure.errors import WitnessFailedError
+from perdure.syncing import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ class FileWitness:
             os.lseek(file, 0, os.SEEK_END)
             faults.reach("witness.before")
             _write(file, "".join(f"{line}\n" for line in lines).encode("ascii"))
-            os.fsync(file)
+            syncing.sync(file)
             if os.fstat(file).st_size > max(limits.WITNESS_BYTES, 2 * self._kept_bytes):
                 self._write_anew(file)
 
@@ -99,14 +99,14 @@ class FileWitness:
         while True:
             try:
                 is_new = not self.path.exists()
-                file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:
                 raise _failed(self.path, error) from error
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if os.fstat(file).st_nlink:  # else another process has written it anew meanwhile
                     if is_new:
-                        _sync_folder(self.path.parent)
+                        syncing.sync_folder(self.path.parent)
                     yield file
                     return
             except OSError as error:
@@ -120,15 +120,15 @@ class FileWitness:
         content = "".join(f"{line}\n" for line in self._fold(lines)).encode("ascii")
         self._kept_bytes = len(content)
         temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
             _write(file, content)
-            os.fsync(file)
+            syncing.sync(file)
         finally:
             os.close(file)
         faults.reach("witness.inside")
         temporary.rename(self.path)
-        _sync_folder(self.path.parent)
+        syncing.sync_folder(self.path.parent)
 
 
 def _whole(content: bytes) -> int:
@@ -140,14 +140,6 @@ def _write(file: int, content: bytes) -> None:
     done = 0
     while done < len(content):
         done += os.write(file, content[done:])
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _failed(path: Path, error: OSError) -> WitnessFailedError:

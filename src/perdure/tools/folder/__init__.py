@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from perdure.errors import ToolError
+from perdure.syncing import fcntl
 from perdure.tools.described import tool
 from perdure.tools.folder import kept, reading, searching
 from perdure.tools.folder.kept import Kept
@@ -36,6 +37,8 @@ def files(folder: str | os.PathLike[str], *, read_only: bool = False) -> Toolbox
     root = os.path.realpath(folder)
     if not os.path.isdir(root):  # noqa: PTH112 - names are bytes below it, and os takes both
         raise ToolError(f"{root} is no folder: make it, or give another one to the file tools")
+    if fcntl is None:
+        raise ToolError(f"{root}: tools for files are for Linux and macOS")
     made = [*_looking(root), *([] if read_only else _changing(root))]
     return Toolbox(made)
 

@@ -7,7 +7,6 @@ still is, is there already where the second is, and is refused where there is so
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import stat
@@ -17,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from perdure import limits
+from perdure import limits, syncing
 from perdure.session import scope as scopes
 from perdure.session.declare import action
 from perdure.stores.file.disk import write_at
+from perdure.syncing import fcntl
 from perdure.tools.folder import names
 from perdure.tools.folder.place import OutsideError, Place, place
 from perdure.values import storable
@@ -172,7 +172,7 @@ def open_file(at: Place) -> Iterator[int]:
     if at.missing:
         raise FileNotFoundError(f"{at.path}: there is no such file")
     try:
-        file = os.open(at.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at.folder)
+        file = os.open(at.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at.folder)
     except FileNotFoundError:
         raise FileNotFoundError(f"{at.path}: there is no such file") from None
     except PermissionError:
@@ -204,7 +204,7 @@ def _remove(at: Place) -> None:
 
 def _sync(folder: int) -> None:
     try:
-        os.fsync(folder)
+        syncing.sync(folder)
     except OSError as error:
         raise UnsyncedError(f"it was changed, but it is not certain that it is on the disk: {error}") from error
 
@@ -240,7 +240,7 @@ def _put_file(at: Place, wanted: Kept, temporary: bytes) -> None:
                 os.fchmod(file, wanted.mode)
             if wanted.mtime_ns:
                 os.utime(file, ns=(wanted.mtime_ns, wanted.mtime_ns))
-            os.fsync(file)
+            syncing.sync(file)
             os.rename(temporary, at.name, src_dir_fd=at.folder, dst_dir_fd=at.folder)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
@@ -252,7 +252,7 @@ def _put_file(at: Place, wanted: Kept, temporary: bytes) -> None:
 def _held(folder: int, name: bytes) -> Iterator[int]:
     """A file of this name that nobody else writes: its lock goes with the process that has it."""
     while True:
-        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666, dir_fd=folder)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError):

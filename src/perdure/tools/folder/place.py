@@ -18,8 +18,6 @@ from perdure.tools.folder import names
 
 _LINKS_COUNT_MAX: Final = 40
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
 
 class OutsideError(Exception):
     """A path that leads out of the folder of the tools."""
@@ -63,7 +61,7 @@ class _Walk:
         self._root, self._path, self._opened = os.fsencode(root), path, opened
         self._links = 0
         self._todo = deque(self._within(names.read(path)))
-        self._fds = [self._kept(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))]
+        self._fds = [self._kept(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY))]
         self._parts: list[bytes] = []
 
     def _kept(self, fd: int) -> int:
@@ -119,8 +117,9 @@ class _Walk:
         if make:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(part, dir_fd=self._fds[-1])
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         try:
-            self._fds.append(self._kept(os.open(part, _FOLDER, dir_fd=self._fds[-1])))
+            self._fds.append(self._kept(os.open(part, flags, dir_fd=self._fds[-1])))
         except FileNotFoundError:
             return False
         except NotADirectoryError:

@@ -88,7 +88,7 @@ def entries(root: str, path: str, *, depth: int) -> str:
         if at.missing:
             raise FileNotFoundError(f"{at.path}: there is no such folder")
         try:
-            folder = os.open(at.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at.folder)
+            folder = os.open(at.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at.folder)
         except FileNotFoundError:
             raise FileNotFoundError(f"{at.path}: there is no such folder") from None
         except NotADirectoryError:
@@ -125,7 +125,7 @@ def _below(folder: int, prefix: bytes, depth: int) -> Iterator[str]:
 
 def _inside(folder: int, name: bytes, prefix: bytes, depth: int) -> Iterator[str]:
     try:
-        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
     except OSError:
         yield f"{names.shown(prefix + name)}/ cannot be read"
         return
