@@ -108,6 +108,25 @@ def test_killed_with_a_file_kept_aside_nothing_is_lost(tmp_path: Path) -> None:
     assert told(root) == was
 
 
+@pytest.mark.parametrize("name", ["x" * 255, "ж" * 127, os.fsdecode(b"\xff" * 250)], ids=["ascii", "utf-8", "none"])
+def test_a_name_that_has_no_room_for_more_is_cut_where_its_file_is_kept_aside(tmp_path: Path, name: str) -> None:
+    root, place = tmp_path / "root", FolderPlace(tmp_path / "chunks")
+    root.mkdir()
+    (root / name).write_text("first")
+    workspace = Workspace(root, place)
+    target = captured(workspace)
+    (root / name).write_text("mine")
+    mine = captured(workspace)
+    (root / name).write_text("theirs")
+    found = plan(captured(workspace), target, place.one, windows=[(target, mine)])
+    ((path, aside),) = restore(root, found, place.one).kept
+    assert path == name
+    assert (root / aside).read_text() == "theirs"
+    assert aside.endswith(".perdure-kept-1")
+    assert name.startswith(aside.removesuffix(".perdure-kept-1")), "between two characters"
+    assert (root / name).read_text() == "first"
+
+
 def test_a_build_that_writes_in_place_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, place, was, _, target, source = scene(tmp_path)
     found = plan(load(source, place.one), load(target, place.one), place.one)

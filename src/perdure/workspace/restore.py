@@ -25,6 +25,9 @@ from perdure.workspace.entry import FILE, FOLDER, LINK, Entry, alike
 from perdure.workspace.plan import OPEN, Plan, Step
 from perdure.workspace.rules import TEMPORARY
 
+_NAME_BYTES_MAX: Final = 255
+"""What file systems take."""
+
 _OTHER: Final = "?"
 """The kind of what no capture would have."""
 
@@ -155,7 +158,7 @@ class _Restoring:
     def _keep(self, folder: int, name: str, path: str) -> None:
         """Gives what is there another name, which nobody has."""
         number = 1
-        while _stat(folder, other := f"{name}.perdure-kept-{number}") is not None:
+        while _stat(folder, other := _aside(name, f".perdure-kept-{number}")) is not None:
             number += 1
         os.rename(name, other, src_dir_fd=folder, dst_dir_fd=folder)
         self.kept.append((path, path.removesuffix(name) + other))
@@ -304,6 +307,15 @@ def _there(folder: int, name: str, step: Step) -> Entry | None:
         return Entry(step.path, FILE, mode, found.st_size, content=content_in(file, found.st_size))
     finally:
         os.close(file)
+
+
+def _aside(name: str, end: str) -> str:
+    """The name with this end, cut between two characters where it has no room for it."""
+    whole = os.fsencode(name)
+    room = _NAME_BYTES_MAX - len(end)
+    while 0 < room < len(whole) and whole[room] & 0xC0 == 0x80:  # within a character
+        room -= 1
+    return os.fsdecode(whole[:room]) + end
 
 
 def _folder_mode(step: Step) -> int | None:
