@@ -12,7 +12,7 @@ import pytest
 
 import perdure
 import perdure.team
-from perdure.errors import InputDiffersError, RefusedError
+from perdure.errors import InputDiffersError, ModelError, RefusedError
 from perdure.models import ScriptedModel
 from perdure.session.keeping.opening import NO_INPUT
 from perdure.team import Action, Role, Team, UserRequirement
@@ -112,6 +112,13 @@ def test_more_is_a_number_of_rounds_or_money() -> None:
         False,
         False,
     ]
+
+
+def test_a_model_that_cannot_be_asked_is_told_before_anything_is_recorded(store: perdure.AgentStore) -> None:
+    with pytest.raises(ModelError, match="nonsense"):
+        started(store, echo, "s", idea="go", model="nonsense")
+    assert list(store.sessions()) == []
+    assert started(store, echo, "s", idea="go", model="test")[1]["model"] == "test"
 
 
 def test_the_model_of_the_input_is_asked_and_that_of_the_code_is_only_named(store: perdure.AgentStore) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from perdure import values
 from perdure.errors import EntryError, InputDiffersError
+from perdure.models import resolve
 from perdure.models.names import checked_model
 from perdure.session.keeping.opening import NO_INPUT, find, opening_of
 from perdure.session.keeping.snapshot import Reader
@@ -46,11 +47,15 @@ def started(
     """The function and the input of a run: of a new session, or of one that goes on.
 
     A session that is there keeps what it was started with; another `workspace` is where its folder is now. Without one
-    a new session works in `workspace/SESSION`. Raises `InputDiffersError` for another idea, model or limit.
+    a new session works in `workspace/SESSION`. Raises `InputDiffersError` for another idea, model or limit; for a
+    new session `ModelError` for a model that cannot be asked.
     """
-    said = {"idea": idea, "model": model and checked_model(model), "n_round": rounds, "investment": investment}
+    model = model and checked_model(model)
+    said = {"idea": idea, "model": model, "n_round": rounds, "investment": investment}
     given = {name: value for name, value in said.items() if value is not None}
     if find(store.backend, session) is None:
+        if model is not None:
+            resolve(model)  # a name that means nothing is told before it is recorded
         folder = Path("workspace", session) if workspace is None else Path(workspace)
         return team, given | {"workspace": str(folder.absolute())}
     _check_same(store, session, given)
