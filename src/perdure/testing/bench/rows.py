@@ -125,6 +125,8 @@ def _teams() -> Iterator[Row]:
         for name, count in counts.items():
             judged = reach if figure == "step" or name in ("fifth", "most") else None
             yield Row(f"team.{name}.{figure}", "team", what.format(count), unit, judged)
+    what = "the same, {fifth} messages, an action of its own for each"
+    yield Row("team.spoken.disk", "team", what, "x", 2.0)
     yield Row("team.step_over", "team", "step that remembers {messages} over one that remembers 10", "x", 1.5)
 
 

@@ -52,6 +52,7 @@ def teams(plan: Plan) -> Found:
     for name, count in (("ten", 10), ("hundred", 100), ("fifth", most // 5), ("most", most)):
         found |= {f"team.{name}.{what}": value for what, value in _measured(plan, name, texts(messages, count)).items()}
     found["team.step_over"] = found["team.most.step"] / found["team.ten.step"]
+    found["team.spoken.disk"] = _spoken(plan, texts(messages, most // 5))
     return found
 
 
@@ -86,6 +87,18 @@ class Answer(Action):
     async def run(self, history: list[Message]) -> Message:
         """One word."""
         return Message(f"after {len(history)}.", cause_by=Answer, role="answerer", send_to={"asker"})
+
+
+class Say(Action):
+    """Says the next of what there is to be said; it remembers the idea and what was said."""
+
+    async def run(self, history: list[Message]) -> Message:
+        """One message, which the other watches for."""
+        return Message(self.context[len(history) - 1], cause_by=type(self), role=self._role.profile)
+
+
+class SayOn(Say):
+    """What the other says."""
 
 
 def _role(name: str, action: type[Action], *watches: type[Action]) -> Role:
@@ -128,6 +141,25 @@ def _measured(plan: Plan, name: str, said: list[str]) -> dict[str, float]:
         "open": p50(opened),
         "disk": disk_bytes(place) / sum(len(dumps(message)) for message in state["messages"]),
     }
+
+
+def _spoken(plan: Plan, said: list[str]) -> float:
+    """Bytes on the disk over those of the messages, where each is what an action of its own has said."""
+    folder = plan.fresh("team-spoken")
+    place = folder / "store"
+    place.mkdir()
+
+    @agent
+    def team() -> Team:
+        roles = [_role("asker", Say, UserRequirement, SayOn), _role("answerer", SayOn, Say)]
+        return Team(roles=roles, context=said, workspace=folder / "workspace")
+
+    with perdure.open(str(place / STORE)) as store:
+        store.run(team, SESSION, input={"idea": "talk", "n_round": len(said)})
+        state = store.state_at(SESSION)
+    if [message["content"] for message in state["messages"]] != ["talk", *said]:
+        raise NotRememberedError(f"of {len(said)} messages something else was said")
+    return disk_bytes(place) / sum(len(dumps(message)) for message in state["messages"])
 
 
 def _idle(store: perdure.AgentStore, team: Any) -> float:
