@@ -216,6 +216,22 @@ def test_a_folder_that_is_away_for_a_moment_fails_what_is_written_meanwhile_and_
         assert bodies(store) == [b"one"]
 
 
+@pytest.mark.parametrize("word", ["removed", "replaced"])
+def test_what_is_written_to_a_file_that_is_not_there_any_more_is_not_acknowledged(path: Path, word: str) -> None:
+    with open_store(f"sqlite:///{path}") as store:
+        store.create("s", owner="me")
+        append(store, 1)
+        for one in path.parent.iterdir():
+            one.unlink()
+        if word == "replaced":
+            open_store(f"sqlite:///{path}").close()
+        for write in (lambda: append(store, 2), lambda: append(store, 2), lambda: store.create("t", owner="me")):
+            with pytest.raises(StoreFailedError, match=f"was {word} while it was open here"):
+                write()
+        with pytest.raises(StoreFailedError, match=f"was {word}"):
+            store.submit("s", Batch((record(3, b"body"),)), epoch=1, head=2).result()
+
+
 def test_a_folder_that_cannot_be_synced_is_told_and_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, StoreFailedError
 from perdure.stores.group import Group, Round, Write
 from perdure.stores.sqlite.link import Link
 
@@ -21,10 +21,11 @@ Work: TypeAlias = Callable[[sqlite3.Connection], Any]
 
 
 class Writers(Group[Work]):
-    """Those of one connection."""
+    """Those of one connection. `check_place` raises where what was committed is in no file that others will find."""
 
-    def __init__(self, link: Link) -> None:
-        super().__init__(partial(link.use, partial(_run, link)), url=link.url, check=link.check_process)
+    def __init__(self, link: Link, *, check_place: Callable[[], None]) -> None:
+        run = partial(_run, link, check_place)
+        super().__init__(partial(link.use, run), url=link.url, check=link.check_process)
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """See `Group.write`: what `work` returns."""
@@ -35,7 +36,7 @@ class Writers(Group[Work]):
         return super().submit(work)
 
 
-def _run(link: Link, db: sqlite3.Connection, attempt: Round[Work]) -> None:
+def _run(link: Link, check_place: Callable[[], None], db: sqlite3.Connection, attempt: Round[Work]) -> None:
     """Begins, takes those who wait by then, and commits."""
     is_whole = False
     try:
@@ -46,8 +47,9 @@ def _run(link: Link, db: sqlite3.Connection, attempt: Round[Work]) -> None:
                 _do(write, db)
         attempt.trying, is_whole = None, True
         db.execute("COMMIT")
+        check_place()
         attempt.is_written = True
-    except sqlite3.Error:
+    except (sqlite3.Error, StoreFailedError):
         _roll_back(db)
         raise
     except BaseException:

@@ -73,6 +73,26 @@ class Descriptor:
             raise self._unreadable(error) from error
         return b""
 
+    def check_place(self) -> None:
+        """Raises `StoreFailedError` where another file is at the path than the one that is open, or none.
+
+        What is written to that one is found by nobody who opens the store later.
+        """
+        if self._identity is None:
+            return
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 - after every commit
+        except FileNotFoundError:
+            found = None
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if found is None or (found.st_dev, found.st_ino) != self._identity:
+            raise StoreFailedError(
+                f"{self.path}: was {'removed' if found is None else 'replaced'} while it was open here; what is "
+                "written now is in the file of before, and is not acknowledged. End all processes that have it open, "
+                "bring back a copy of the store, then open it again"
+            )
+
     def leave_open(self) -> None:
         """Lets go of a file that is no store without closing it: others in this process may have locks on it.
 

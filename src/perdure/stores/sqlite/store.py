@@ -79,7 +79,7 @@ class SqliteStore(SqliteCopies):
         link = partial(Link, self.url, forget_cached=self._descriptor.forget_cached, verify=rows.verify_tails)
         connect = partial(file.connect_writer, path, settings=_WRITING)
         self._writer = link(connect=connect, busy_s=busy_s, queue=Queue(path))
-        self._group = Writers(self._writer)
+        self._group = Writers(self._writer, check_place=self._descriptor.check_place)
         self._bells = bells_of(self.url)
         self._reader = link(connect=partial(file.connect_reader, self._descriptor, settings=_READING), busy_s=busy_s)
         self._checkpointer = Checkpointer(
