@@ -269,6 +269,30 @@ def test_the_lock_of_a_holder_that_dies_is_free(place: Path) -> None:
         assert bodies(store) == [b"next"]
 
 
+@pytest.mark.parametrize("by", ["delete", "sweep"])
+def test_what_a_killed_process_left_of_a_chunk_goes_with_its_session(place: Path, by: str) -> None:
+    with FileStore(place) as store:
+        store.create("s", owner="me")
+        append(store)
+        store.create("kin", owner="me", family="s")
+
+    def die() -> bytes:
+        with FileStore(place) as own, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "rename", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            own.put_chunks("s", {b"a" * 32: b"a secret of s"}, epoch=1)
+        return b""
+
+    _, status = forked(die)
+    assert os.WIFSIGNALED(status)
+    assert any(b"secret" in path.read_bytes() for path in place.rglob("*") if path.is_file())
+    with FileStore(place) as store:
+        if by == "delete":
+            store.delete("s")
+        else:
+            store.drop_chunks([], seen={store.lease("s"): 1, store.lease("kin"): 0})
+    assert not any(b"secret" in path.read_bytes() for path in place.rglob("*") if path.is_file())
+
+
 def test_a_holder_that_hangs_is_told_and_others_go_on(place: Path) -> None:
     inside, go_on = threading.Event(), threading.Event()
 

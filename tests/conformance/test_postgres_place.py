@@ -191,7 +191,8 @@ def test_a_server_that_does_not_sync_is_a_problem(server, admin, monkeypatch: py
     with opened(server.fresh_url()) as store:
         assert store.health(deep=True).problems == ()
         monkeypatch.setitem(store._sql._named, "settings", "SELECT 'fsync', 'off'")
-        assert "fsync is off on the server" in store.health(deep=False).problems[0]
+        assert "fsync is off on the server" in store.health(deep=False).settings[0]
+        assert store.health(deep=True).problems == ()
 
 
 def test_a_server_that_is_read_only_is_read_and_says_so(server, admin) -> None:
@@ -203,7 +204,7 @@ def test_a_server_that_is_read_only_is_read_and_says_so(server, admin) -> None:
     admin.execute(f"ALTER ROLE {role} SET default_transaction_read_only = on")
     with open_store(url.replace("perdure@", f"{role}@") + "&busy_s=0.2") as store:
         assert list(store.read("s")) == log.records
-        assert "read-only" in store.health(deep=False).problems[0]
+        assert "read-only" in store.health(deep=False).settings[0]
         log.store = store
         with pytest.raises(StoreFailedError, match="read-only"):
             log.append(b"2")

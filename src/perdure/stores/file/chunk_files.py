@@ -65,6 +65,13 @@ def drop(family: Path, digests: Collection[bytes]) -> None:
         return
     for digest in digests:
         _path(family, digest).unlink(missing_ok=True)
+    clean(family)
+
+
+def clean(family: Path) -> None:
+    """Removes what processes that died have left half written. The caller lets nobody write there meanwhile."""
+    for left in family.glob(".*.tmp"):
+        left.unlink(missing_ok=True)
     syncing.sync_folder(family)
 
 

@@ -142,7 +142,9 @@ class Sessions:
                     f"{families['']}: cannot be read, so whether it needs the chunks of family {header.family} is "
                     "unknown; they were not removed. Restore or delete that one, then delete this one again"
                 )
-            if header.family not in families:
+            if header.family in families:
+                chunk_files.clean(chunks)
+            else:
                 disk.wipe(chunks, keep=False)
         disk.wipe(tomb, keep=True)
 

@@ -95,18 +95,17 @@ class Space:
     def health(self, *, deep: bool) -> Health:
         """See `Store.health`."""
         settings = dict(self._server.use(lambda connection: connection.rows(self._sql["settings"])))
-        problems = [
+        wrong = [
             f"{name} is off on the server: what was acknowledged may be lost, or damaged, when its machine fails"
             for name in ("fsync", "full_page_writes")
             if settings.get(name) == "off"
         ]
         if settings.get("default_transaction_read_only") == "on":
-            problems.append("the server is read-only (default_transaction_read_only): nothing can be saved")
-        if deep:
-            broken = self._server.use(lambda connection: connection.rows(self._sql["broken_tail"]))
-            problems += [f"{text(name)}: its head says {at}, its last record is {last}" for name, at, last in broken]
+            wrong.append("the server is read-only (default_transaction_read_only): nothing can be saved")
+        broken = self._server.use(lambda connection: connection.rows(self._sql["broken_tail"])) if deep else ()
+        problems = tuple(f"{text(name)}: its head says {at}, its last record is {last}" for name, at, last in broken)
         sizes = [size for _, size, *_ in self._tables()]
-        return Health(problems=tuple(problems), used=sum(sizes), unused=sum(self._dead().values()))
+        return Health(problems=problems, used=sum(sizes), unused=sum(self._dead().values()), settings=tuple(wrong))
 
     def _dead(self) -> dict[str, int]:
         """About how many bytes of dead rows there are in each table."""
