@@ -6,13 +6,19 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import perdure
 from perdure import limits
+from perdure.ops import facts
 from perdure.recovery import verify
 from perdure.recovery.history import History
+from perdure.session.keeping import snapshot
+from perdure.session.keeping.keyframer import Keyframer
+from perdure.stores import Store
+from perdure.stores.contract import Head
 from tests.servers.places import Place
 
 
@@ -102,3 +108,47 @@ def test_what_is_dropped_while_a_session_is_verified_is_no_damage(monkeypatch: p
         report = store.verify("s", read_data=True)
         assert went[0].snapshots == 19
         assert (report.ok, report.problems) == (True, ())
+
+
+def test_what_is_written_while_a_session_is_read_for_gc_is_not_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with perdure.open("memory:") as store:
+
+        def saves() -> None:
+            with store.session("s") as s:
+                for n in range(20):
+                    s.state["n"] = n
+                    s.save()
+
+        saves()
+        check = facts.check_end
+
+        def late(backend: Store, session: str, head: Head) -> None:
+            saves()
+            check(backend, session, head)
+
+        monkeypatch.setattr(facts, "check_end", late)
+        found = facts.facts(store.backend, "s")
+        assert store.backend.head("s").seq > found.head.seq > 20
+        assert max(found.kinds) == found.head.seq
+        assert max(found.points) < found.head.seq
+        assert "somebody came" in store.gc("s", keep_last=1, dry_run=False).sessions[0].left_alone
+
+
+def test_a_state_that_is_read_while_its_keyframe_is_dropped_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Keyframer.__init__.__kwdefaults__, "every", 8)
+    with perdure.open("memory:") as store:
+        for count in (20, 3):  # the second time no keyframe is due at the end: gc puts one in the place of the first's
+            with store.session("s") as s:
+                for n in range(count):
+                    s.state["n"], s.state["text"] = n, str(n) * 3000
+                    s.save()
+        made, went = snapshot._made, []
+
+        def late(*args: Any, **options: Any) -> snapshot.Snapshot:
+            monkeypatch.setattr(snapshot, "_made", made)
+            went.extend(store.gc("s", keep_last=1, dry_run=False).sessions)
+            return made(*args, **options)
+
+        monkeypatch.setattr(snapshot, "_made", late)
+        assert store.state_at("s")["n"] == 2
+        assert went[0].snapshots == 22

@@ -97,15 +97,15 @@ class Facts:
 
 
 def facts(store: Store, session: str) -> Facts:
-    """Reads all of a session. Raises `DamageError`, and as reading does."""
+    """Reads all of a session, up to where it ends now. Raises `DamageError`, and as reading does."""
     lease, head = store.lease(session), store.head(session)
     reader = Reader(store, session)
     check_end(store, session, head)
     reader.check_marks()
-    rows = {point.seq: point for point in restore.points(store, session)}
+    rows = {point.seq: point for point in restore.points(store, session) if point.seq <= head.seq}
     found = Facts(reader, head, lease, summary_of(head, session), rows)
     found.marked = {seq for _, seq in store.marks(session)}
-    light = [entry for record in reader.records(after=0) if (entry := _take(found, record)) is not None]
+    light = [entry for record in reader.records(after=0, upto=head.seq) if (entry := _take(found, record)) is not None]
     _fold(found, light)
     return found
 

@@ -332,8 +332,18 @@ def snapshot(reader: Reader, seq: int) -> Snapshot:
     """
     if seq <= 1:
         return Snapshot(keyframe.EMPTY, [], reader.chunk, older=None)
-    bases = [pair for pair in reader.store.keyframes(reader.session) if 0 < pair[0] <= seq]
-    return _made(reader, seq, [*reversed(bases), (0, 0)], upto=seq, newer=[])
+    bases = _keyframes(reader, seq)
+    while True:
+        try:
+            return _made(reader, seq, [*reversed(bases), (0, 0)], upto=seq, newer=[])
+        except DamageError:
+            before, bases = bases, _keyframes(reader, seq)
+            if before == bases:  # else others were put in their place meanwhile
+                raise
+
+
+def _keyframes(reader: Reader, seq: int) -> list[tuple[int, int]]:
+    return [pair for pair in reader.store.keyframes(reader.session) if 0 < pair[0] <= seq]
 
 
 def _made(
