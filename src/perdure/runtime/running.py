@@ -61,11 +61,16 @@ class Running(Handles, watching.Watching, Stopping):
         self.backend, self._lease_s = backend, lease_s
         self.keeper = Keeper(backend, lease_s=lease_s)
         self._open_here = Open()
+        self._named: dict[str, str] = {}
 
-    @functools.cached_property
+    @property
     def _owner(self) -> str:
-        """What this object is called as the owner of sessions; reading needs none."""
-        return new_owner()
+        """What this object is called as the owner of sessions; reading needs none.
+
+        No `cached_property`: up to Python 3.11 all objects share its lock, which a fork may find taken for ever; from
+        3.12 on it has none, and two threads might have two names.
+        """
+        return self._named.get("owner") or self._named.setdefault("owner", new_owner())
 
     @property
     def url(self) -> str:
