@@ -15,7 +15,7 @@ from typing import Any
 from perdure import values
 from perdure.errors import StorableError
 from perdure.state.align import Gap, Run, anchored, gaps, trimmed
-from perdure.state.delta import Op, leads_there
+from perdure.state.delta import Op, lead_there
 from perdure.state.identity import FEW, WIDTH, differing, ends, positions, raw
 from perdure.state.node import Node, content
 from perdure.state.survey import Survey
@@ -91,7 +91,7 @@ class Comparison:
             ops = self._same_keys(node, now, path)
         else:
             ops = self._other_keys(node, now, path, ends(raw(list(old)), raw(list(now))))
-        return ops if all(leads_there(op, len(path)) for op in ops) else [self._set(path, new)]
+        return ops if lead_there(ops, len(path)) else [self._set(path, new)]
 
     def _same_keys(self, node: Node, now: Any, path: Path) -> list[Op]:
         ops: list[Op] = []

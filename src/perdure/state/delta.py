@@ -18,7 +18,9 @@ is found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from perdure import values
@@ -27,23 +29,28 @@ from perdure.errors import DamageError, StorableError
 Op = list[Any]
 State = dict[str, Any]
 
+_path: Final = itemgetter(1)
 _FOUND_AGAIN: Final = frozenset({str, bytes, int, bool, type(None)})
 
 
-def is_found_again(key: Any) -> bool:
+def _is_found_again(key: Any) -> bool:
     """Whether a copy of this key of a dict leads to the same entry; False for NaN and what contains it."""
-    if type(key) in _FOUND_AGAIN:
-        return True
     try:
         return bool(values.decode(values.encode(key)) == key)
     except StorableError:  # which is told, with its place, when it is encoded
         return True
 
 
-def leads_there(op: Op, depth: int = 0) -> bool:
-    """Whether an operation finds its place in a copy of the state, from the dict at this depth of its path on."""
-    keys = op[2] if op[0] == "order" else ()
-    return all(map(is_found_again, op[1][depth:])) and all(map(is_found_again, keys))
+def lead_there(ops: Sequence[Op], depth: int = 0) -> bool:
+    """Whether operations find their places in a copy of the state, from the dict at this depth of their paths on.
+
+    An order of that dict's keys is the last of them; those of dicts inside of it have been asked about before.
+    """
+    order = ops[-1][2] if ops and ops[-1][0] == "order" else ()
+    keys = chain(chain.from_iterable(map(_path, ops)), order)
+    if _FOUND_AGAIN.issuperset(map(type, keys)):
+        return True
+    return all(map(_is_found_again, chain(*(op[1][depth:] for op in ops), order)))
 
 
 def patch(state: State, ops: list[Op]) -> State:

@@ -15,7 +15,7 @@ from typing import Any
 from perdure import values
 from perdure.errors import StateChangedError
 from perdure.state.align import Gap, Run, anchored, gaps, trimmed
-from perdure.state.delta import Op, leads_there
+from perdure.state.delta import Op, lead_there
 
 Path = list[Any]
 Form = list[bytes] | dict[bytes, tuple[Any, bytes]] | bytes
@@ -130,7 +130,7 @@ def _dicts(
     have = [name for name in old if name in new] + [name for name in new if name not in old]
     moved = _moved(have, list(new))
     ops += [["order", path, [new[name][0] for name in moved]]] if moved else []
-    return ops if all(leads_there(op, len(path)) for op in ops) else [["set", path, value]]
+    return ops if lead_there(ops, len(path)) else [["set", path, value]]
 
 
 def _moved(have: list[bytes], want: list[bytes]) -> list[bytes]:

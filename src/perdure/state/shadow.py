@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from perdure import limits, values
 from perdure.errors import AppendOnlyError, LimitError, StateChangedError, StorableError
 from perdure.state.compare import Comparison
-from perdure.state.delta import Op, leads_there, reach
+from perdure.state.delta import Op, lead_there, reach
 from perdure.state.identity import find, prefix, raw
 from perdure.state.light import light
 from perdure.state.node import Node, Reading, content, mark, unmoved
@@ -158,7 +158,7 @@ class Shadow:
         changed, leaves = self._looked(full=full)
         if not leaves and not self.strict and order == self._order:
             found = light(self._nodes, self._parts, parts, changed, append_only=self._append_only(parts))
-            if found is not None and all(map(leads_there, found[1])):
+            if found is not None and lead_there(found[1]):
                 self._bound(found[0])
                 return found
         survey = self._survey(parts, order, changed, leaves)
