@@ -12,6 +12,7 @@ import pytest
 
 import perdure
 from perdure.errors import ProtocolError, RefusedError, SessionUnknownError
+from perdure.ops.portable import new_file
 from perdure.values import capnproto
 from perdure.values.schemas import perdure_pb2
 from perdure.values.wire import Tagged
@@ -79,3 +80,15 @@ def test_protoc_reads_it_by_the_schema_alone(store: perdure.AgentStore, tmp_path
         check=True,
     )
     assert b'kind: "saved"' in done.stdout
+
+
+def test_of_two_that_write_one_file_the_first_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "told"
+    late = new_file(path)
+    late.__enter__()
+    with new_file(path) as first:
+        first.write(b"first")
+    with pytest.raises(RefusedError, match="is there already"):
+        late.__exit__(None, None, None)
+    assert path.read_bytes() == b"first"
+    assert [each.name for each in tmp_path.iterdir()] == ["told"]

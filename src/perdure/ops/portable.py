@@ -7,9 +7,11 @@ read from a store or taken into one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
+import secrets
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -34,6 +36,9 @@ VERSION: Final = 2
 """That of a file with several logs; one with a single log is of version 1."""
 
 HEAD, CHUNK, RECORD, END, ITEM = 1, 2, 3, 4, 5
+
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+"""What a file system says that knows no second name for a file."""
 
 _BLOCK: Final = struct.Struct(">BI")
 _RECORD: Final = struct.Struct(">QBQ32s")
@@ -110,8 +115,8 @@ def new_file(path: Path, *, keys: Keys | None = None) -> Iterator[IO[bytes]]:
     Raises `RefusedError` when a file of that name is there, `StoreFailedError` when it cannot be written.
     """
     if path.exists():
-        raise RefusedError(f"{path} is there already; remove it, or write to another file")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        raise _there(path)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     with _failing(path):
         try:
             with beside.open("wb") as file:
@@ -119,7 +124,7 @@ def new_file(path: Path, *, keys: Keys | None = None) -> Iterator[IO[bytes]]:
                 file.flush()
                 syncing.sync(file.fileno())
             faults.reach("export.written")
-            beside.rename(path)
+            _name(beside, path)
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
@@ -128,6 +133,24 @@ def new_file(path: Path, *, keys: Keys | None = None) -> Iterator[IO[bytes]]:
         except OSError:
             path.unlink()
             raise
+
+
+def _name(beside: Path, path: Path) -> None:
+    """Gives the file its name, unless another got it meanwhile."""
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        raise _there(path) from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        beside.rename(path)
+    else:
+        beside.unlink()
+
+
+def _there(path: Path) -> RefusedError:
+    return RefusedError(f"{path} is there already; remove it, or write to another file")
 
 
 def _writing(file: IO[bytes], keys: Keys | None) -> Iterator[IO[bytes]]:
