@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 import perdure
 from perdure.team import Action, Message, Role, Team, UserRequirement, agent
@@ -119,6 +120,35 @@ def test_killed_between_question_and_answer_it_goes_on(store: perdure.AgentStore
         store.answer("s", question.seq, said)
     assert store.run(team, "s").result == "mailed 4: Bo, go, good, mailed work on go"
     assert outside.effects() == {"mail": 2}
+
+
+class Plot(BaseModel):
+    rooms: int
+
+
+class Draw(Action):
+    async def run(self, history: list[Message]) -> str:
+        drawn = await self.ask(f"draw {history[-1].content}", Plot)
+        return f"{drawn.rooms} rooms"
+
+
+@agent
+def drawing() -> Team:
+    return Team(roles=[member("Ana", [Draw], [UserRequirement], is_human=True)])
+
+
+def test_an_answer_that_does_not_fit_is_asked_for_again(store: perdure.AgentStore) -> None:
+    asked = []
+    outcome = store.run(drawing, "s", input="go")
+    for said in ("no idea", '{"rooms": "many"}', {"doors": 1}, '{"rooms": 3}'):
+        (question,) = outcome.questions
+        asked.append(question.prompt)
+        store.answer("s", question.seq, said)
+        outcome = store.run(drawing, "s")
+    assert (outcome.status, outcome.result) == ("completed", "3 rooms")
+    for prompt, wrong in zip(asked, ["draw go", "Invalid JSON", "rooms", "Field required"], strict=True):
+        assert prompt.startswith("draw go")
+        assert wrong in prompt
 
 
 @pytest.mark.storm

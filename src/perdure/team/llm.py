@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from perdure import models, values
 from perdure.errors import InvalidOutputError, RefusedError
@@ -56,13 +56,18 @@ class LLM:
 
 
 async def _person(turn: Turn, prompt: str, output_type: Any) -> Any:
-    turn.asked += 1
-    key = f"{turn.profile} {turn.number}.{turn.asked}"
-    said = await turn.session.ask(prompt, key=key)
-    if output_type is str:
-        return said if isinstance(said, str) else values.describe(said)
-    try:
-        adapter = TypeAdapter(output_type)
-        return adapter.validate_json(said) if isinstance(said, str) else adapter.validate_python(said)
-    except ValueError as error:
-        raise RefusedError(f"the answer to {key!r} is no {output_type}: {error}") from error
+    """What a person answers. One that is none of that type is shown to them with what is wrong, and asked for again."""
+    asked = prompt
+    while True:
+        turn.asked += 1
+        said = await turn.session.ask(asked, key=f"{turn.profile} {turn.number}.{turn.asked}")
+        if output_type is str:
+            return said if isinstance(said, str) else values.describe(said)
+        try:
+            adapter = TypeAdapter(output_type)
+            return adapter.validate_json(said) if isinstance(said, str) else adapter.validate_python(said)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            wrong = f"{first['msg']}, at {where}" if where else first["msg"]
+            asked = f"{prompt}\n\nThe answer does not fit: {wrong}. It was: {values.describe(said)}"
