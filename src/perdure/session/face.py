@@ -122,6 +122,8 @@ class Face:
         if declared.workspace is not None and self.CORE is Core:
             self._begin_files(declared.workspace)
         self._closed = False
+        self.leaves_inside = False
+        """Whether a run that is to stop leaves actions that may run again, at its next call inside of them."""
         self._keyframer = Keyframer(opened)
         self._core.on_point = self._keyframer.add
         self._typed: Typed | None = None
@@ -356,7 +358,7 @@ class Face:
 
     def _check_stop(self) -> None:
         self._check_open()
-        if self.stop_reason and not self._core.stack:
+        if self.stop_reason and self._core.may_leave(inside=self.leaves_inside):
             raise self._core.leave(self._core.leaving or Stopped(self.stop_reason))
 
     def _sync_typed(self) -> None:

@@ -120,6 +120,7 @@ class Live:
     async def step(self, s: AsyncSession) -> None:
         """Opens the team's state, or plays one round, or says that the team is done."""
         self._at = None  # what an error leaves behind is not taken for the state
+        s.leaves_inside = True
         state = s.state
         if self.table is None:
             self._open(s)

@@ -103,6 +103,14 @@ class Ground:
         self.flights.moves += 1
         return why
 
+    def may_leave(self, *, inside: bool) -> bool:
+        """Whether a run that is to stop may do so here: outside of actions; `inside` of those that may run again, too.
+
+        A start that is not recorded yet is that of a `repeatable` one.
+        """
+        known = self.ledger.actions
+        return all(inside and (seq not in known or known[seq].effect == "repeatable") for seq in self.stack)
+
     def go_on(self) -> None:
         """Raises again what the run is being left with."""
         if self.leaving is not None and (not self.stack or not self._cut.isdisjoint(self.stack)):
