@@ -57,6 +57,8 @@ def _fields(owner: BaseModel, without: tuple[str, ...]) -> dict[str, Any]:
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """What of `after` was not there, or not the same value: 0 is not False."""
+    if values.encode(before) == values.encode(after):  # as after most turns, at a fifth of the time
+        return {}
     return {n: value for n, value in after.items() if n not in before or not values.same(before[n], value)}
 
 
