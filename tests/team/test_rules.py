@@ -465,3 +465,20 @@ def test_an_unusable_reply_is_shown_to_the_model_and_then_fails(store: perdure.A
     assert (again.status, again.result) == ("completed", "3")
     assert ran["First"] == 2
     assert store.state_at("b")["team"]["spent"]["usd"] == 2.0
+
+
+def test_what_is_sent_before_a_team_is_done_is_taken_before_it_completes(store: perdure.AgentStore) -> None:
+    made = agent(lambda: Team(roles=[role("A", First, UserRequirement), role("B", Second, First)]))
+    assert store.run(made, "s", input={"idea": "go", "n_round": 1}).status == "idle"
+    for sent in ({"rounds": 9}, "one more", 3, {"investment": 1}, "and another"):
+        store.send("s", sent)
+    outcome = store.run(made, "s")
+    assert (outcome.status, outcome.result) == ("completed", "Second of 8")
+    state = store.state_at("s")
+    said = [state["messages"][number]["content"] for number in state["history"]]
+    assert said == [
+        "go", "First of 1", "Second of 2", "one more", "First of 4", "Second of 5", "and another", "First of 7",
+        "Second of 8",
+    ]  # fmt: skip
+    assert (state["team"]["investment"], state["team"]["passed_over"]) == (11.0, 1)
+    assert store.replay("s", made).difference is None

@@ -127,9 +127,9 @@ class Live:
         else:
             rounds.take_on(self.env, state)
             self.table.bind(state["messages"])
-            if self.env.is_idle:
+            if self.env.is_idle and not await s.has_message():
                 s.complete(self.env.published[-1].content if self.env.published else None)
-            elif lack(state["team"]):
+            elif self.env.is_idle or lack(state["team"]):
                 self._take(s, await s.receive())
             else:
                 await self._round(s, state)
@@ -169,7 +169,7 @@ class Live:
         return self.table
 
     def _take(self, s: AsyncSession, sent: Any) -> None:
-        """What somebody sent to a team that lacks something: rounds, money, or one more thing to do.
+        """What somebody sent to a team that lacks something or is done: rounds, money, or one more thing to do.
 
         Anything else is passed over: it was received, and an error would meet it again at every resume.
         """
