@@ -19,7 +19,7 @@ from perdure import values
 from perdure.errors import DamageError, TeamFileError
 from perdure.recovery.carried import resumed
 from perdure.session.keeping.opening import find
-from perdure.team import file, form, names
+from perdure.team import file, form, names, stored
 from perdure.team import message as messages
 from perdure.team.memory import IGNORED_ID
 from perdure.team.role import Role
@@ -28,6 +28,8 @@ from perdure.team.workplace import STORAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from pydantic import BaseModel
 
     from perdure.runtime.store import AgentStore
     from perdure.team.action import Action
@@ -39,7 +41,7 @@ KEPT: Final = ("rounds_left", "workspace", "workspace_said", "model", "model_giv
 
 OWN: Final = ("name", "profile", "goal", "constraints", "desc", "is_human", "role_id")
 ACTION: Final = ("name", "i_context", "prefix", "desc", "llm_name_or_type")
-_NOT_SAID: Final = (*OWN, "recovered", "enable_memory")
+NOT_SAID: Final = (*OWN, "recovered", "enable_memory")
 
 
 def write(store: AgentStore, session: str, hire: Callable[[Mapping[str, Any]], Team], path: Any = None) -> Path:
@@ -104,7 +106,7 @@ def _role(role: Role, *, cut_off: bool) -> form.RoleFile:
         planner=_planner(dumped["planner"]),
         latest_observed_msg=None if latest is None else messages.dump(latest),
         class_name=dumped["class"],
-        more=_json(dumped["fields"], without=_NOT_SAID),
+        more=_json(dumped["fields"], without=NOT_SAID),
     )
 
 
@@ -134,14 +136,15 @@ def _planner(dumped: Mapping[str, Any]) -> form.PlannerFile:
 
 
 def _json(fields: Mapping[str, Any], *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Those fields that JSON holds exactly; the others are in the exact state alone."""
+    """Those fields that JSON holds exactly; the others are in the exact state alone. Models are what is in them."""
     found = {}
     for name, value in fields.items():
         if name in without:
             continue
+        told = stored.told(value)
         try:
-            if values.same(json.loads(json.dumps(value, allow_nan=False)), value):
-                found[name] = value
+            if values.same(json.loads(json.dumps(told, allow_nan=False)), told):
+                found[name] = told
         except (TypeError, ValueError):
             continue
     return found
@@ -165,11 +168,29 @@ def _exact(found: Scene, shown: form.TeamFile) -> dict[str, Any]:
 
 
 def facts(shown: form.TeamFile) -> dict[str, Any]:
-    """What our part says of the team that the readable one does not: its folder, its rounds, its files."""
+    """What our part says of the team that the readable one does not: its folder, its rounds, its files, its roles."""
     block = shown.perdure or {}
-    state = _unpacked(block["state"], "state") if "state" in block else {"team": {}, "files": {}}
+    state = _unpacked(block["state"], "state") if "state" in block else {"team": {}, "files": {}, "roles": {}}
     told = {name: state["team"][name] for name in KEPT if name in state["team"]}
-    return told | {"files": state["files"]}
+    return told | {"files": state["files"], "roles": state["roles"]}
+
+
+def fields(
+    kind: type[BaseModel] | None, shown: Mapping[str, Any], ours: Mapping[str, Any], *, without: tuple[str, ...]
+) -> dict[str, Any]:
+    """The fields of a role or an action that a file shows, as its state has them.
+
+    What is not other than in our part of the file (`ours`) is what it is there, and so is what JSON does not hold. The
+    rest is read as its class declares it. Raises `TagError` for what does not fit.
+    """
+    untold = _json(ours, without=without)
+    kept = {name: value for name, value in ours.items() if name not in (*shown, *untold, *without)}
+    for name, value in shown.items():
+        if name in untold and values.same(untold[name], value):
+            kept[name] = ours[name]
+        else:
+            kept[name] = value if kind is None else stored.read(kind, name, value)
+    return kept
 
 
 def ids(shown: form.TeamFile) -> dict[str, dict[str, Any]]:

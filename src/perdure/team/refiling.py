@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ from perdure.team.workplace import Where
 
 if TYPE_CHECKING:
     from perdure.stores.contract import Store
-    from perdure.team.form import RoleFile, TeamFile
+    from perdure.team.form import ActionFile, RoleFile, TeamFile
     from perdure.team.team import Team
 
 _NONCE_BYTES: Final = 16
@@ -144,7 +145,7 @@ def _as_it_reads(file: TeamFile, team: Team, going: Going) -> dict[str, Any]:
     by_profile = {role.profile: role for role in file.env.roles.values()}
     return {
         "team": facts,
-        "roles": {p: _role(by_profile.get(p), role) for p, role in team.env.roles.items()},
+        "roles": {p: _role(by_profile.get(p), role, known["roles"].get(p)) for p, role in team.env.roles.items()},
         "memories": {p: _memories(by_profile.get(p), numbers) for p in team.env.roles},
         "messages": list(found.values()),
         "history": [],
@@ -164,26 +165,25 @@ def _where(file: TeamFile, team: Team) -> Where:
     return Where(Path(workdir), "") if workdir and not team.workspace_said else team.where(None)
 
 
-def _role(file: RoleFile | None, role: Role) -> dict[str, Any]:
-    """The dump of a role as the file has it; fields that it does not say are as the constructor made them."""
+def _role(file: RoleFile | None, role: Role, ours: dict[str, Any] | None) -> dict[str, Any]:
+    """The dump of a role as the file has it; fields that it does not say are as the constructor made them.
+
+    `ours` is that role in our part of the file, if it has one.
+    """
     dumped = role.dump()
     if file is None:
         return dumped
     latest = file.latest_observed_msg
     own = {name: getattr(file, name) for name in filing.OWN}
-    fields = {name: value for name, value in file.more.items() if name in type(role).model_fields or name not in own}
+    told = {name: value for name, value in file.more.items() if name in type(role).model_fields or name not in own}
+    fields = _fields(type(role), told, ours, without=filing.NOT_SAID)
     interrupted = latest is not None or file.rc.state >= 0
+    acts = ours["actions"] if ours else []
     taken = file.rc.state if file.rc.react_mode == "by_order" else 0
     return dumped | {
         "fields": {**dumped["fields"], **fields, **own, "recovered": interrupted},
         "addresses": sorted(file.addresses) or dumped["addresses"],
-        "actions": [
-            {
-                "class": action.class_name,
-                "fields": {**{name: getattr(action, name) for name in filing.ACTION}, **action.more},
-            }
-            for action in file.actions
-        ],
+        "actions": [_action(each, known) for each, known in zip_longest(file.actions, acts[: len(file.actions)])],
         "state": file.rc.state,
         "taken": max(0, taken),
         "watch": sorted(file.rc.watch),
@@ -192,6 +192,21 @@ def _role(file: RoleFile | None, role: Role) -> dict[str, Any]:
         "planner": {"plan": plain(file.planner.plan), "auto_run": file.planner.auto_run},
         "latest": None if latest is None else filing.id_of(latest),
     }
+
+
+def _action(file: ActionFile, ours: dict[str, Any] | None) -> dict[str, Any]:
+    told = {**{name: getattr(file, name) for name in filing.ACTION}, **file.more}
+    mine = ours if ours and ours["class"] == file.class_name else None
+    return {"class": file.class_name, "fields": _fields(names.known(file.class_name), told, mine, without=())}
+
+
+def _fields(
+    kind: type[Any] | None, shown: dict[str, Any], ours: dict[str, Any] | None, *, without: tuple[str, ...]
+) -> dict[str, Any]:
+    try:
+        return filing.fields(kind, shown, ours["fields"] if ours else {}, without=without)
+    except TagError as error:
+        raise TeamFileError(f"the file of the team cannot be taken: {error}. Nothing was taken from it") from error
 
 
 def _memories(file: RoleFile | None, numbers: dict[str, int]) -> dict[str, list[int]]:

@@ -6,10 +6,10 @@ import logging
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from perdure import values
-from perdure.errors import StorableError
+from perdure.errors import StorableError, TagError
 from perdure.team import content, message
 from perdure.team.message import Message
 
@@ -87,6 +87,37 @@ def restored(value: Any) -> Any:
         if _CONTENT in value:
             return content.load(value[_CONTENT])
     return values.decode(values.encode(value))
+
+
+def told(value: Any) -> Any:
+    """What `stored` gave for a field, as others read it: models and messages as what is in them."""
+    if isinstance(value, dict) and len(value) == 1:
+        if _MESSAGE in value:
+            return value[_MESSAGE]
+        if _CONTENT in value:
+            return value[_CONTENT]["value"]
+    return value
+
+
+def read(kind: type[BaseModel], name: str, value: Any) -> Any:
+    """What `stored` would give for this field, from what others have written for it: its type says what is meant.
+
+    Raises `TagError` for what is none of that type.
+    """
+    info = kind.model_fields.get(name)
+    if info is None or told(value) is not value:
+        return value
+    try:
+        return _plain(_one_field(info.annotation).model_validate({"value": value}).value)  # type: ignore[attr-defined]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, (name, *first["loc"][1:])))
+        raise TagError(f"the field {where!r:.80} of {kind.__name__} does not fit: {first['msg']}") from error
+
+
+def _one_field(annotation: Any) -> type[BaseModel]:
+    fields: dict[str, Any] = {"value": (annotation, ...)}
+    return create_model("field", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
 
 def _plain(value: Any) -> Any:
