@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from perdure.team.environment import Environment
     from perdure.team.llm import LLM
     from perdure.team.memory import Memory
-    from perdure.team.message import Message
+    from perdure.team.message import AIMessage, Message, SystemMessage, UserMessage
     from perdure.team.names import name_of, register
     from perdure.team.outputs import ActionOutput
     from perdure.team.plan import Plan, Task, TaskResult
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LLM",
+    "AIMessage",
     "Action",
     "ActionOutput",
     "Environment",
@@ -31,9 +32,11 @@ __all__ = [
     "Role",
     "RoleContext",
     "RoleReactMode",
+    "SystemMessage",
     "Task",
     "TaskResult",
     "Team",
+    "UserMessage",
     "UserRequirement",
     "agent",
     "name_of",
@@ -44,6 +47,7 @@ __all__ = [
 
 _LATE = {
     "LLM": "perdure.team.llm",
+    "AIMessage": "perdure.team.message",
     "Action": "perdure.team.action",
     "ActionOutput": "perdure.team.outputs",
     "Environment": "perdure.team.environment",
@@ -54,9 +58,11 @@ _LATE = {
     "Role": "perdure.team.role",
     "RoleContext": "perdure.team.role",
     "RoleReactMode": "perdure.team.role",
+    "SystemMessage": "perdure.team.message",
     "Task": "perdure.team.plan",
     "TaskResult": "perdure.team.plan",
     "Team": "perdure.team.team",
+    "UserMessage": "perdure.team.message",
     "UserRequirement": "perdure.team.action",
     "agent": "perdure.team.steps",
     "name_of": "perdure.team.names",

@@ -167,3 +167,18 @@ def load(form: Any) -> Message:
         raise TagError(f"{known} does not fit, at {where!r:.80}: {first['msg']}") from error
     except TagError as error:
         raise TagError(f"{known}: {error}") from error
+
+
+def UserMessage(content: str = "", **fields: Any) -> Message:  # noqa: N802 - as its users know it
+    """A message whose role is `user`."""
+    return Message(content, **{**fields, "role": "user"})
+
+
+def SystemMessage(content: str = "", **fields: Any) -> Message:  # noqa: N802 - as its users know it
+    """A message whose role is `system`."""
+    return Message(content, **{**fields, "role": "system"})
+
+
+def AIMessage(content: str = "", **fields: Any) -> Message:  # noqa: N802 - as its users know it
+    """A message whose role is `assistant`."""
+    return Message(content, **{**fields, "role": "assistant"})

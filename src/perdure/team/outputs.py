@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from perdure.errors import RefusedError
 from perdure.team import content, message
 from perdure.team.memory import Remembered
 from perdure.team.message import Message, chained
@@ -27,13 +28,18 @@ class ActionOutput(BaseModel):
 
 
 def dump(output: Any) -> Any:
-    """As it is recorded: `[form, data]`."""
+    """As it is recorded: `[form, data]`. Raises `RefusedError` for several messages."""
     if isinstance(output, Message):
         return ["message", message.dump(output)]
     if isinstance(output, ActionOutput):
         return ["output", {"content": output.content, "instruct_content": content.dump(output.instruct_content)}]
     if isinstance(output, BaseModel):
         return ["content", content.dump(output)]
+    if isinstance(output, list | tuple) and any(isinstance(each, Message) for each in output):
+        raise RefusedError(
+            "an action returns one message, and this one several: return what they have in common (text, a model), and "
+            "make them in the role's _act, which publishes each with self.publish_message(message) and returns the last"
+        )
     return ["value", output]
 
 

@@ -364,6 +364,14 @@ class Role(BaseModel):
         self.rc.state = state
         self.rc.todo = self.actions[state] if state >= 0 else None
 
+    def set_todo(self, value: Action | None) -> None:
+        """What it does next, for a `_think` of one's own: one of its actions, or another one made for this."""
+        if value is not None and not any(value is action for action in self.actions):
+            value._role = self  # noqa: SLF001 - as in set_actions
+            value.set_prefix(value.prefix or self._get_prefix())
+        self.rc.todo = value
+        self.rc.state = next((number for number, action in enumerate(self.actions) if action is value), -1)
+
     # --- as data ------------------------------------------------------------------------------------------------------
 
     @property
