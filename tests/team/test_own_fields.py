@@ -164,3 +164,24 @@ def test_a_profile_that_was_changed_between_hiring_and_running_is_refused(
     with pytest.raises(RefusedError, match="'Writer' was hired as that"):
         asyncio.run(team.run(idea="go"))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR], "only that error is told"
+
+
+class Before(Role):
+    gone: int = 1
+    kept: int = 1
+
+    async def _act(self) -> Message:
+        self.kept = 2
+        return await super()._act()
+
+
+@pytest.mark.parametrize("extra", ["ignore", "forbid"])
+def test_a_field_that_the_class_has_no_more_is_left_behind(store: perdure.AgentStore, extra: Any) -> None:
+    class Now(Role):
+        model_config = ConfigDict(extra=extra)
+
+        kept: int = 1
+
+    kinds = iter([Before, Now])
+    team = played(store, lambda: hired(next(kinds), [Write]))
+    assert team.env.roles["Writer"].kept == 2  # type: ignore[attr-defined]

@@ -65,7 +65,8 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 def put(owner: BaseModel, fields: Mapping[str, Any], *without: str) -> None:
     """Puts what `stored` gave over what the constructor has made. A declared field is not validated a second time.
 
-    Names that are no field's, which a file may have (a method, `__class__`), are passed over.
+    Names that are no field's, which a file may have (a method, `__class__`), are passed over, and so is a field that
+    the class has no more and would not take.
     """
     kind = type(owner)
     for name, value in fields.items():
@@ -73,7 +74,7 @@ def put(owner: BaseModel, fields: Mapping[str, Any], *without: str) -> None:
             continue
         if name in kind.model_fields or isinstance(getattr(kind, name, None), cached_property):
             owner.__dict__[name] = restored(value)
-        elif not hasattr(kind, name):
+        elif kind.model_config.get("extra") == "allow" and not hasattr(kind, name):
             setattr(owner, name, restored(value))
 
 
