@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from perdure.stores import Store, open_store
+from tests.instants import FULL
 from tests.property.lives import End, everywhere, harms, live
 from tests.property.plays import CHANGED, PLAYS
 from tests.property.programs import Program, programs
@@ -78,7 +79,7 @@ def test_any_program_in_an_event_loop_ends_as_in_a_thread(program: Program) -> N
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(400)  # 20 s of computing, which a busy machine makes minutes of
+@pytest.mark.timeout(3600 if FULL else 400)  # 20 s of computing, which a busy machine makes minutes of
 @settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow])
 @given(programs())
 def test_any_program_ends_as_if_unharmed(program: Program) -> None:

@@ -5,7 +5,6 @@ The same programs, killed at any instant, must end in the product as the model s
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from tests.instants import FULL
 from tests.property import model_bridge
 from tests.property.lives import crashes
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
     check is None, reason=f"no model at {model_bridge.PLACE}; PERDURE_MODEL may name its place"
 )
 
-FULL = os.environ.get("PERDURE_STORM") == "full"
+
 SEEDS, PAIRS = (600, 40) if FULL else (20, 2)
 WRITTEN = [] if check is None else check.PROGRAMS
 

@@ -17,6 +17,7 @@ from perdure.log.branch import RESTORE_POINT
 from perdure.recovery import SavePolicy
 from perdure.session.rules import automatic
 from perdure.session.rules.automatic import AutomaticCore
+from tests.instants import FULL
 from tests.property.lives import differs, everywhere, live
 from tests.property.plays import PLAYS
 from tests.property.programs import Program, programs
@@ -61,7 +62,7 @@ def test_any_program_with_every_policy_on_ends_as_without(program: Program) -> N
 
 
 @pytest.mark.storm
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(3600 if FULL else 400)
 @settings(max_examples=settings().max_examples // 4, suppress_health_check=[HealthCheck.too_slow])
 @given(programs())
 def test_any_program_with_every_policy_on_is_killed_and_ends_as_without(program: Program) -> None:
