@@ -12,8 +12,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from redis.exceptions import ResponseError
+
 from perdure import clock, faults
-from perdure.errors import FormatNewerError, SessionUnknownError, StoreUrlError
+from perdure.errors import FormatNewerError, SessionUnknownError, StoreFailedError, StoreUrlError
 from perdure.log import GENESIS, Base
 from perdure.stores import refusals
 from perdure.stores.address import Address
@@ -29,6 +31,7 @@ from perdure.stores.contract import Batch, Change, Health, Held, Lease, Watch
 from perdure.stores.redis import rows, scrub
 from perdure.stores.redis.commit import Writers
 from perdure.stores.redis.copies import RedisCopies, lease_words
+from perdure.stores.redis.failures import meaning
 from perdure.stores.redis.health import health
 from perdure.stores.redis.link import Link
 from perdure.stores.redis.listener import Listener
@@ -73,6 +76,7 @@ class RedisStore(RedisCopies):
         self._tails = Tails()
         self._listener = Listener(connect=target.connection, channel=self._channel)
         self._newest = 0
+        self._identity = b""
         self._receipt_ms = b"%d" % round(max(_RECEIPT_S_MIN, 6 * target.busy_s) * 1000)
         self._ttl = b"" if target.ttl_ms is None else b"%d" % target.ttl_ms
         try:
@@ -89,7 +93,7 @@ class RedisStore(RedisCopies):
         def create() -> Lease:
             began = epoch_after(epoch - 1, incarnation=self._newest)
             lease = Lease(session, began, refusals.named(owner), 0)
-            args = (name, rows.blob(owner), founder, began, self._newest, GENESIS)
+            args = (name, rows.blob(owner), founder, began, self._newest, GENESIS, self._known())
             self._write("create", session, args)
             return lease
 
@@ -103,7 +107,14 @@ class RedisStore(RedisCopies):
         except ValueError:
             self._check_sessions(session, base)  # what is wrong with those is told first
             raise
-        args: tuple[Word, ...] = (name, epoch, self._id(base.session), base.seq, *rows.batch(batch, end=end))
+        args: tuple[Word, ...] = (
+            name,
+            epoch,
+            self._id(base.session),
+            base.seq,
+            *rows.batch(batch, end=end),
+            self._known(),
+        )
         self._write("fork", session, args, point="fork.inside", head=base.seq)
 
     def claim(self, session: str, *, owner: str, seen: Lease) -> Lease:
@@ -139,7 +150,7 @@ class RedisStore(RedisCopies):
                 *(lease_words(seen) if seen else (b"",) * 3),
             )
             end = batch.records[-1].seq
-            args = (*before, *envelope, *rows.batch(batch, end=end))
+            args = (*before, *envelope, *rows.batch(batch, end=end), b"" if seen else self._known())
             with self._tails.looked_at_again(session):
                 (sent,) = self._write("open", session, args, point="append.inside", head=head)
             return Held(lease, sent)
@@ -291,7 +302,7 @@ class RedisStore(RedisCopies):
         if now.version < VERSION_MIN:
             raise StoreUrlError(f"{self.url}: is Redis {now.info.get('redis_version')}; it takes 7.0 or newer")
         self._link.argument_bytes_max = now.argument_bytes_max
-        layout, *denied = self._link.ask(Call("enter", (), tells=Asked(self.url).told))
+        layout, identity, *denied = self._link.ask(Call("enter", (), tells=Asked(self.url).told))
         if layout not in (None, _LAYOUT):
             raise FormatNewerError(
                 f"{self.url}: is of layout {layout.decode(errors='replace')}, made by a newer perdure"
@@ -309,9 +320,25 @@ class RedisStore(RedisCopies):
             self._link.proof = ("WAITAOF", 1, target.replicas, round(500 * target.timeout_s))
         elif target.replicas:
             self._link.proof = ("WAIT", target.replicas, round(500 * target.timeout_s))
+        if identity is not None:
+            self._identity = identity
+        elif now.info.get("role") == "master":
+            with suppress(StoreFailedError):  # it may still be read; what begins a session says why it cannot
+                self._known()
         for loss in now.losses():
             _log.warning("%s: %s", self.url, loss)
         return target.aof or bool(now.syncs_always)
+
+    def _known(self) -> bytes:
+        """The identity of the place when this store first saw it; a place that has none is given one."""
+        if not self._identity and not self._link.denied:
+            house, new = self._key("place"), clock.new_bytes(16).hex()
+            told = self._link.say(("HSETNX", house, "identity", new), ("HGET", house, "identity"))
+            for reply in told:
+                if isinstance(reply, ResponseError):
+                    raise meaning(reply, url=self.url)
+            self._identity = told[1]
+        return self._identity
 
     def _start(self, *, receipt: bool, lasts: bool = True) -> tuple[bytes, ...]:
         """What the arguments of every script that writes begin with."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from perdure.errors import ConflictError, DamageError, PerdureError
+from perdure.errors import ConflictError, DamageError, PerdureError, StoreFailedError
 from perdure.stores import refusals
 from perdure.stores.contract import Lease
 from perdure.stores.redis import rows
@@ -94,6 +94,15 @@ def _over(asked: Asked, about: list[Any]) -> PerdureError:
     )
 
 
+def _lost(asked: Asked, about: list[Any]) -> PerdureError:
+    del about
+    return StoreFailedError(
+        f"{asked.session}: is not begun: {asked.url} is not the place any more that this store was opened on. The "
+        "server has lost what was there (FLUSHALL, a failover to an empty server, eviction), and what was done would "
+        "be done again. Restore it; or, if it is to be empty, close the store and open it anew. Nothing was written"
+    )
+
+
 def _place(asked: Asked, about: list[Any]) -> Exception:
     return ValueError(
         f"{asked.session}: a fork goes on from a record that its base wrote; {_name(about)} wrote {about[1]} to "
@@ -120,6 +129,7 @@ _REFUSALS: Final[dict[bytes, Callable[[Asked, list[Any]], Exception]]] = {
     b"base": _base,
     b"gone": _gone,
     b"other": _other,
+    b"lost": _lost,
     b"over": _over,
     b"place": _place,
 }

@@ -1,10 +1,11 @@
 #!lua
--- receipt, ms, ttl, session, owner, family, epoch, incarnation, chain of an empty log.
+-- receipt, ms, ttl, session, owner, family, epoch, incarnation, chain of an empty log, identity of the place.
 return run(function()
   local told = before(ARGV[1])
   if told then
     return told
   end
+  check_place(ARGV[#ARGV])
   local row = {id = ARGV[4], family = ARGV[6]}
   check_all(row, ARGV[3])
   check_new(row.id)

@@ -1,8 +1,9 @@
 #!lua flags=no-writes
--- Told: the layout of the place, or nothing if there is none yet; and the commands that our user may not give here.
+-- Told: the layout of the place and its identity, or nothing if there is none yet; and the commands that our user may not
+-- give here.
 return run(function()
   typed(HOUSE, 'hash')
-  local name, told = key('session', 'x'), {'ok', redis.call('HGET', HOUSE, 'layout')}
+  local name, told = key('session', 'x'), {'ok', unpack(redis.call('HMGET', HOUSE, 'layout', 'identity'))}
   for _, command in ipairs({
     {'HSET', name, 'f', 'v'}, {'HSETNX', name, 'f', 'v'}, {'HINCRBY', name, 'f', 1}, {'HDEL', name, 'f'},
     {'HGET', name, 'f'}, {'HMGET', name, 'f'}, {'HGETALL', name}, {'HEXISTS', name, 'f'}, {'HKEYS', name},

@@ -1,11 +1,12 @@
 #!lua
--- receipt, ms, ttl, session, epoch, base, seq in it, batch.
+-- receipt, ms, ttl, session, epoch, base, seq in it, batch, identity of the place.
 return run(function()
   local told = before(ARGV[1])
   if told then
     return told
   end
   local id, seam, batch = ARGV[4], tonumber(ARGV[7]), batch_at(8)
+  check_place(ARGV[#ARGV])
   check_new(id)
   local base = session(ARGV[6])
   local own_from = tonumber(base.seam or 0) + 1

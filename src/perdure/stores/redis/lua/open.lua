@@ -1,12 +1,16 @@
 #!lua
 -- receipt, ms, ttl, session, owner, epoch, incarnation, head, known chain, seen epoch ('' for a session that it makes),
--- seen owner, seen counter, has an envelope, envelope, batch. Told: the newest number that was sent.
+-- seen owner, seen counter, has an envelope, envelope, batch, identity of the place (of a session that it makes). Told: the
+-- newest number that was sent.
 return run(function()
   local told = before(ARGV[1])
   if told then
     return told
   end
   local id, is_new, batch = ARGV[4], ARGV[10] == '', batch_at(15)
+  if is_new then
+    check_place(ARGV[#ARGV])
+  end
   check_incarnation(ARGV[7])
   local row = {id = id, family = id, sent = '0'}
   if is_new then

@@ -86,6 +86,13 @@ local function check_head(row, head, chain)
   end
 end
 
+-- What begins a session begins it in the place that the store was opened on, and not in what a loss has left of it.
+local function check_place(identity)
+  if redis.call('HGET', HOUSE, 'identity') ~= identity then
+    refuse('lost')
+  end
+end
+
 local function check_incarnation(number)
   local newest = redis.call('HGET', HOUSE, 'incarnation') or '0'
   if newest ~= number then
