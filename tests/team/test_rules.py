@@ -482,3 +482,6 @@ def test_what_is_sent_before_a_team_is_done_is_taken_before_it_completes(store: 
     ]  # fmt: skip
     assert (state["team"]["investment"], state["team"]["passed_over"]) == (11.0, 1)
     assert store.replay("s", made).difference is None
+    assert "has_message" not in [entry["kind"] for entry in store.log("s") if entry.kind == "value"], (
+        "older logs replay"
+    )

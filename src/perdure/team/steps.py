@@ -127,7 +127,7 @@ class Live:
         else:
             rounds.take_on(self.env, state)
             self.table.bind(state["messages"])
-            if self.env.is_idle and not await s.has_message():
+            if self.env.is_idle and not await _is_sent_more(s):
                 s.complete(self.env.published[-1].content if self.env.published else None)
             elif self.env.is_idle or lack(state["team"]):
                 self._take(s, await s.receive())
@@ -228,6 +228,11 @@ class Live:
         if self.wasted_usd:
             facts["spent"]["usd"] = facts["spent"].get("usd", 0) + self.wasted_usd
             self.wasted_usd = 0.0
+
+
+async def _is_sent_more(s: AsyncSession) -> bool:
+    """Whether something waits to be received. Not recorded: the step that asks takes it next, or is the last."""
+    return bool(await s._drive(s._core.inbox.has_message(recorded=False)))  # noqa: SLF001 - a part of the session
 
 
 def lack(facts: Mapping[str, Any]) -> str:

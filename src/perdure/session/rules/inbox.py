@@ -156,13 +156,17 @@ class Inbox:
             return values.decode(entry["value"])
         return (yield from self._next(wait_s))
 
-    def has_message(self) -> Steps:
-        """Whether `receive` would have one at once: recorded, so that a replay is told the same."""
+    def has_message(self, *, recorded: bool = True) -> Steps:
+        """Whether `receive` would have one at once: recorded, so that a replay is told the same.
+
+        A step that receives it next, or does nothing any more, need not record it: that tells as much.
+        """
         journal = self._journal
         journal.refuse_inside("has_message")
         yield from self.attend()
         left = yield from self._left_behind()
-        return journal.value(HAS_MESSAGE, lambda: bool(left or self._messages or journal.ledger.messages))
+        found = bool(left or self._messages or journal.ledger.messages)
+        return journal.value(HAS_MESSAGE, lambda: found) if recorded else found
 
     def _next(self, wait_s: float) -> Steps:
         """Takes the next message out of the inbox."""
