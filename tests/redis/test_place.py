@@ -16,7 +16,7 @@ from perdure.log import Base
 from perdure.stores import Batch, Store, open_store
 from perdure.stores.redis import scripts
 from perdure.testing.conformance.tools import Log, records_after
-from tests.redis.tools import filled
+from tests.redis.tools import filled, settings
 
 PLACE = "{place}:place"
 
@@ -138,6 +138,26 @@ def test_the_identity_does_not_expire(url: str, admin: Redis) -> None:
         assert admin.pttl(PLACE) == -1
         store.delete("s")
         store.create("other", owner="me")
+
+
+def test_an_emptied_hot_tier_takes_copies_again(url: str, admin: Redis) -> None:
+    with open_store("memory:") as cold, open_store(url) as hot:
+        Log(cold).append(b"1")
+        for _ in range(2):
+            hot.adopt(cold.head("s"), cold.lease("s"))  # type: ignore[attr-defined]
+            assert hot.head("s").seq == 1
+            admin.flushall()
+
+
+def test_a_server_that_takes_no_writes_at_opening_gives_an_identity_later(url: str, admin: Redis) -> None:
+    with settings(admin, maxmemory=1), open_store(url) as store:
+        assert admin.hget(PLACE, "identity") is None
+        with settings(admin, maxmemory=0):
+            store.create("s", owner="me")
+            assert admin.hget(PLACE, "identity")
+            admin.flushall()
+            with pytest.raises(StoreFailedError, match="lost"):
+                store.create("s", owner="me")
 
 
 def opened(url: str, barrier: Any, told: Any) -> None:
