@@ -92,5 +92,6 @@ def test_every_kind_on_the_page_is_written(entries):
 
 
 def test_an_amendment_is_as_the_page_says():
-    body = dropped.body([(1, 2)], reason="", summary=Summary(), replaced=[(1, bytes(32))])
+    spent, own = {"usd": 1.0}, {"look": (1, 5)}
+    body = dropped.body([(1, 2)], reason="", summary=Summary(), replaced=[(1, bytes(32))], spent=spent, own=own)
     assert set(body) == documented()["amended"]
