@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from email.message import Message
+from io import BytesIO
 from pathlib import Path
 from typing import Self
+from urllib.error import HTTPError
 
 import pytest
 
@@ -111,6 +114,11 @@ def import_(name: str) -> None:
     importlib.import_module(name)
 
 
+@perdure.action(effect="repeatable")
+def fetch(url: str) -> None:
+    raise HTTPError(url, 404, "Not Found", Message(), BytesIO())
+
+
 @pytest.fixture
 def store():
     with perdure.open("memory:") as opened:
@@ -159,6 +167,16 @@ def test_all_that_an_error_tells_comes_again(store, fn, argument, cls):
     live, replayed = _twice(store, lambda: _told(fn, argument))
     assert live == replayed
     assert live[0] is cls
+
+
+def test_an_error_whose_class_looks_for_more_than_was_stored_is_raised_again(store):
+    def look():
+        with pytest.raises(HTTPError) as caught:  # its class asks a file for what it does not find
+            fetch("http://127.0.0.1/page")
+        return str(caught.value), caught.value.code, caught.value.url
+
+    live, replayed = _twice(store, look)
+    assert live == replayed
 
 
 def test_an_error_without_a_text_is_an_outcome(store):

@@ -152,14 +152,14 @@ def origin_of(error: BaseException | None) -> Origin:
     """Where it came from, through groups, `raise … from …` and errors raised while handling it."""
     seq, places = 0, dict[int, int]()
     for each in _chain(error):
-        seq = seq or getattr(each, ORIGIN, 0)
-        places = {**getattr(each, PLACES, {}), **places}
+        seq = seq or vars(each).get(ORIGIN, 0)
+        places = {**vars(each).get(PLACES, {}), **places}
     return Origin(seq, places)
 
 
 def origins_of(error: BaseException) -> list[Origin]:
     """Where it came from, and then the errors of the same block that the code was not given because of it."""
-    beside = next((found for each in _chain(error) if (found := getattr(each, BESIDE, ()))), ())
+    beside = next((found for each in _chain(error) if (found := vars(each).get(BESIDE, ()))), ())
     return [origin_of(each) for each in (error, *beside)]
 
 
@@ -168,7 +168,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        if isinstance(error, BaseExceptionGroup) and not getattr(error, ORIGIN, 0):
+        if isinstance(error, BaseExceptionGroup) and not vars(error).get(ORIGIN, 0):
             named = next((one for one in error.exceptions if origin_of(one).seq), None)
             if named is not None:
                 yield from _chain(named)
@@ -179,7 +179,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def mark(error: BaseException, *, origin: int, inside: int, place: int) -> None:
     """Notes on a live error which action it came from, and where code got it: that of the action `inside`, or 0."""
     vars(error)[ORIGIN] = origin  # not by its own code, which may refuse
-    vars(error)[PLACES] = {inside: place, **getattr(error, PLACES, {})}
+    vars(error)[PLACES] = {inside: place, **vars(error).get(PLACES, {})}
 
 
 def mark_beside(error: BaseException, others: Sequence[BaseException]) -> None:
