@@ -132,6 +132,8 @@ class AsyncDriver(Face):
             return await work
         finally:
             self._owe((await to_its_end(self._turn.acquire))[1])
+            if timed.is_left():  # nothing that it was about is recorded any more
+                raise asyncio.CancelledError
             self._check_open()
             if self._is_unresolved:
                 self._owe((await to_its_end(self._resolve))[1])
@@ -236,7 +238,7 @@ class AsyncDriver(Face):
         if can_be_cut:
             work.cancel()
             self._owe((await to_its_end(lambda: ended(work)))[1])
-        return not work.done() or work.cancelled()
+        return not work.done() or work.cancelled() or isinstance(work.exception(), RefusedError)
 
     async def _called(self, trying: Trying) -> Any:
         async with self.streams.within():

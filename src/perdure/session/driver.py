@@ -151,6 +151,7 @@ class Driver(Face):
             return work(request)
         finally:
             self._lock.acquire()
+            self._check_time()
             self._opened.writer.resolve()
 
     def _wait_for_move(self) -> None:

@@ -353,6 +353,9 @@ class Face:
             raise ProcessForkedError(f"{self.id} was opened in process {self._pid}; open it again after os.fork()")
         if self._closed:
             raise ClosedError(f"{self.id} is closed; open it again")
+        self._check_time()
+
+    def _check_time(self) -> None:
         if timed.is_left():
             raise RefusedError(f"{self.id}: the time of this attempt is over; it cannot call anything any more")
 

@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class Left:
-    """Whether an attempt is left to itself. Nobody waits for it."""
+    """Whether an attempt is left to itself. Nobody waits for it. `around`: that of the attempt that it is inside of."""
 
-    __slots__ = ("_is_set",)
+    __slots__ = ("_is_set", "around")
 
-    def __init__(self) -> None:
-        self._is_set = False
+    def __init__(self, around: Left | None = None) -> None:
+        self._is_set, self.around = False, around
 
     def set(self) -> None:
         """It is, for good."""
@@ -44,14 +44,16 @@ class TimeOverError(Exception):
 
 
 def is_left() -> bool:
-    """Whether the running code is part of an attempt whose time is over."""
+    """Whether the running code is part of an attempt whose time is over, or inside of one."""
     left = _left.get()
-    return left is not None and left.is_set()
+    while left is not None and not left.is_set():
+        left = left.around
+    return left is not None
 
 
 def limited() -> Setting[Left]:
     """What is started within it, threads and tasks, is left to itself once this is set."""
-    return Setting(_left, Left())
+    return Setting(_left, Left(_left.get()))
 
 
 def within(work: Callable[[], T], *, timeout_s: float) -> T:

@@ -163,7 +163,7 @@ class Journal(Doubts):
             if self.failing.progress is not None and block is None:
                 yield from self.failing.check_progress()
             action, outcome = (yield from self.start(call, action)), None
-            self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
+            self.flights.begin(action.seq, key=call.key, block=block, stack=self.stack)
         return action, outcome
 
     def take_up(self, call: Call, *, block: object = None) -> Steps:
@@ -183,7 +183,7 @@ class Journal(Doubts):
         elif action.outcome is None and self._put_off and call.effect != "repeatable":
             yield from self._unless_broken(call, Broken(action), self.commit())
         if action.outcome is None:
-            self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
+            self.flights.begin(action.seq, key=call.key, block=block, stack=self.stack)
         return action, action.outcome
 
     def _unless_broken(self, call: Call, broken: Broken, steps: Steps) -> Steps:
@@ -197,7 +197,7 @@ class Journal(Doubts):
 
     def _cut_again(self, call: Call, action: Action, *, after_us: int, block: object) -> Steps:
         """One that was cancelled is met as it was, if it is cancelled again; else it was the process that ended."""
-        self.flights.begin(action.seq, key=call.key, block=block, inner=bool(self.stack))
+        self.flights.begin(action.seq, key=call.key, block=block, stack=self.stack)
         try:
             yield AwaitCut(after_us)
         finally:
@@ -206,6 +206,7 @@ class Journal(Doubts):
 
     def see_through(self, call: Call, action: Action) -> Steps:
         """Runs what was started until its outcome is final: (the outcome, the live error)."""
+        flight = self.flights.of(action.seq)
         try:
             while True:
                 ended: Ended = yield from self._attempt(call, action)
@@ -213,12 +214,18 @@ class Journal(Doubts):
                     return ended.outcome, ended.error
                 action = yield from self.again(call, action)
         finally:
-            self.flights.end(action.seq)
+            self.flights.end(action.seq, flight)
 
     def again(self, call: Call, action: Action) -> Steps:
-        """The next attempt, after the wait that its failures so far ask for. It must be seen through."""
+        """The next attempt, after the wait that its failures so far ask for. It must be seen through.
+
+        Calls inside that the code of the last one did not wait for end first.
+        """
         action = self.ledger.actions.get(action.seq, action)  # one that was put off has its outcome only there
         yield from self._back_off(call, action)
+        while self.flights.inside(action.seq):
+            yield AwaitFlights()
+            self.go_on()
         if self._put_off:  # what is inside of it is among what may be recorded only then
             yield from self.commit()
         self.ledger.tried_again(action.seq)
@@ -426,6 +433,8 @@ class Journal(Doubts):
 
     def take_down(self, call: Call, action: Action, ended: Ended, *, duration_us: int) -> Steps:
         """Records how an attempt ended; leaves when a person must decide about it first."""
+        if ended.cut_short and isinstance(ended.error, TimeoutError):
+            self.flights.leave(action.seq)
         if self.leaving is not None and action.seq in self._cut:
             raise self.leaving
         if ended.error is None:

@@ -48,7 +48,8 @@ class Doubts(Ground):
         """Asks `verify`; raises `Suspended` when it cannot tell. None: it did not happen and may run."""
         yield from self._await_deadline(action)
         said = None
-        if call and call.options.verify and not action.is_perhaps_done:  # which has another key, and another time
+        is_over = not self.flights.goes_on(action.seq)  # what still goes on cannot be told of
+        if call and call.options.verify and is_over and not action.is_perhaps_done:  # which has another key, and time
             said = yield Verify(call, action)
         if isinstance(said, Done):
             at = f"result of verify for {action.name}"
