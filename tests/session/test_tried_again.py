@@ -149,6 +149,23 @@ def test_the_call_that_failed_may_be_another_one_in_the_next_attempt(store):
     assert effects() == {"pay": 1}
 
 
+def test_calls_of_a_block_that_failed_together_are_all_tried_again(store):
+    @perdure.action(effect="repeatable")
+    def ask(model: str) -> str:
+        if _write(TRIED, model) == 1:
+            raise TimeoutError(model)
+        return model
+
+    @perdure.action(effect="repeatable", retries=1, backoff_s=0.0)
+    def answer() -> list[str]:
+        with scope.current("answer").parallel() as p:
+            asked = [p.call(ask, model) for model in ("large", "small", "new")]
+        return [each.result() for each in asked]
+
+    assert store.run(lambda s: s.call(answer), "a").result == ["large", "small", "new"]
+    assert sorted(TRIED.read_text().split()) == ["large", "large", "new", "new", "small", "small"]
+
+
 def test_an_effect_that_failed_inside_is_asked_about_and_never_tried_again_by_itself(store):
     @perdure.action(effect="once")
     def wire(amount: int) -> str:

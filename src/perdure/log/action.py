@@ -41,7 +41,7 @@ class Outcome:
     the encoded result; for an error or an unstorable result, a plain dict that tells of it. An error that is not
     `final` is one that the action's own retries go on from; `not_done` says that nothing happened; `origin` is the
     innermost action that raised the error. `stream` is there if it was read as a stream; `cost` is what it cost, by
-    unit, if that is known.
+    unit, if that is known; `beside` are the actions of a block whose errors the code was not given because of this one.
     """
 
     how: str
@@ -51,6 +51,7 @@ class Outcome:
     origin: int = 0
     stream: Streamed | None = None
     cost: dict[str, float] | None = None
+    beside: tuple[int, ...] = ()
 
     @property
     def nothing_happened(self) -> bool:
@@ -178,6 +179,8 @@ def outcome_body(outcome: Outcome) -> dict[str, Any]:
     body: dict[str, Any] = {"how": outcome.how, "value": outcome.value}
     if outcome.how == "error":
         body |= {"final": outcome.final, "not_done": outcome.not_done, "origin": outcome.origin}
+    if outcome.beside:
+        body["beside"] = list(outcome.beside)
     if outcome.stream is not None:
         body["stream"] = asdict(outcome.stream)
     if outcome.cost:
@@ -196,6 +199,7 @@ def outcome_of(body: dict[str, Any]) -> Outcome:
         body.get("origin", 0),
         None if told is None else Streamed(**told),
         body.get("cost"),
+        tuple(body.get("beside", ())),
     )
 
 
@@ -234,7 +238,8 @@ class Actions(dict[int, Action]):
             action.outcome = outcome
         action.failures += entry.kind == "action_finished" and outcome.how == "error"
         if entry.kind == "action_finished" and not outcome.final:
-            self._void([inner.seq for inner in self.between(outcome.origin, action.seq)])
+            failed = (inner.seq for at in (outcome.origin, *outcome.beside) for inner in self.between(at, action.seq))
+            self._void(list(failed))
         undone = self.get(action.undoes) if action.undoes is not None else None
         if undone and action.outcome.how in ("result", "unstorable"):
             undone.undone = True

@@ -43,9 +43,10 @@ def attempted(
         told["kind"], told["wait_s"] = kind_of(error, policy, of_action=True), policy.wait_s(error)
         retries = max(retries, policy.tries(told["kind"]))
     final = failures + 1 > retries or (call.effect == "once" and not not_done)
-    origin = failure.origin_of(error).seq or action.seq
+    first, *others = failure.origins_of(error)
+    origin, beside = first.seq or action.seq, () if final else tuple(other.seq for other in others if other.seq)
     cost = _cost_of(error) if origin == action.seq else None  # else it is with the action that it came from
-    return Ended(Outcome("error", told, final, not_done, origin, cost=cost), error)
+    return Ended(Outcome("error", told, final, not_done, origin, cost=cost, beside=beside), error)
 
 
 def kind_of(error: BaseException, policy: Policy, *, of_action: bool) -> str:

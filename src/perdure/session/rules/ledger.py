@@ -75,7 +75,8 @@ class Ledger:
             if entry.kind == "value":
                 self._drawn[entry.seq] = entry
         elif entry.kind == "action_finished" and not entry.body.get("final", True):
-            self._failed(entry["started"], entry["origin"])
+            for origin in (entry["origin"], *entry.body.get("beside", ())):
+                self._failed(entry["started"], origin)
 
     def _failed(self, seq: int, origin: int) -> None:
         """An action failed by an error of this one inside of it, and is tried again: its code may go another way there.
