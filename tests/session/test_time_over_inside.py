@@ -153,6 +153,39 @@ def test_nobody_is_asked_about_what_still_goes_on(store, stage):
     assert asked == [5]
 
 
+def test_an_attempt_after_one_whose_time_was_over_may_ask_another_one(store, stage):
+    def ask(model: str) -> str:
+        stage.enter()
+        return model
+
+    def answer() -> tuple[int, str]:
+        paid = here().action(pay, effect="once")(5)
+        model = "small" if stage.first else "large"
+        return paid, here().action(ask, effect="repeatable")(model)
+
+    def agent(s):
+        return s.action(answer, effect="repeatable", timeout_s=TIME_S, retries=1, backoff_s=0.0)()
+
+    outcome = store.run(agent, "a")
+    assert (outcome.result, outcome.error) == ((5, "small"), None)
+    assert DONE == {"pay": 1}
+
+
+def test_one_that_may_have_paid_when_its_time_was_over_is_not_passed_by(store, stage):
+    def order(what: str) -> str:
+        stage.enter()
+        return what
+
+    def buy() -> str:
+        return here().action(order, effect="once")("second" if stage.first else "first")
+
+    def agent(s):
+        return s.action(buy, effect="repeatable", timeout_s=TIME_S, retries=1, backoff_s=0.0)()
+
+    assert isinstance(store.run(agent, "a").error, perdure.errors.DivergedError)
+    assert len(stage.first) == 1
+
+
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("effect", ["repeatable", "idempotent", "once"])
 def test_a_coroutine_whose_time_is_over_while_a_call_of_it_goes_on(store, stage, effect, grouped):

@@ -81,9 +81,13 @@ class Ledger:
     def _failed(self, seq: int, origin: int) -> None:
         """An action failed by an error of this one inside of it, and is tried again: its code may go another way there.
 
-        What it did up to that place it does again, and a `once` that failed is not passed over.
+        What it did up to that place it does again, and a `once` that failed is not passed over. If the error is its
+        own, its time may have been over: it was at the calls that had not ended.
         """
-        for failed in self.actions.between(origin, seq):
+        left = self.actions.between(origin, seq)
+        if origin == seq:
+            left = [a for a in self.actions.values() if a.outcome is None and self.actions.between(a.seq, seq)]
+        for failed in left:
             beside = [a.seq for a in self.actions.values() if a.parent == failed.parent and a.seq > failed.seq]
             self._may_stay.update(beside if failed.must_be_settled else (failed.seq, *beside))
 
