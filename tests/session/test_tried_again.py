@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure import faults
 from perdure.session import scope
 
 DONE = Path("done.txt")
@@ -186,6 +187,35 @@ def test_an_effect_that_failed_inside_is_asked_about_and_never_tried_again_by_it
     store.settle("a", outcome.questions[0].seq, "done", result="wired by hand")
     assert store.run(agent, "a").result == "wired by hand"
     assert effects() == {"wire": 1}
+
+
+@pytest.mark.parametrize(("how", "result", "tries"), [("not-done", "sent", 2), ("done", "by hand", 1)])
+def test_one_that_is_once_by_now_goes_on_as_it_was_settled(store, monkeypatch, how, result, tries):
+    class KilledError(BaseException):
+        """Stands for a kill: nothing of it is recorded."""
+
+    def send() -> str:
+        if _write(TRIED, "send") == 1:
+            raise ConnectionError
+        return "sent"
+
+    def agent(effect):
+        return lambda s: s.action(send, effect=effect, retries=1, backoff_s=0.0, name="send")()
+
+    def kill(reached):
+        if reached == "append.after" and TRIED.exists():
+            raise KilledError
+
+    monkeypatch.setattr(faults, "hook", kill)
+    with pytest.raises(KilledError):
+        store.run(agent("repeatable"), "a")
+    monkeypatch.setattr(faults, "hook", None)
+    outcome = store.run(agent("once"), "a")
+    assert outcome.status == "waiting"
+    store.settle("a", outcome.questions[0].seq, how, **({"result": "by hand"} if how == "done" else {}))
+    outcome = store.run(agent("once"), "a")
+    assert (outcome.status, outcome.result) == ("completed", result)
+    assert TRIED.read_text().split() == ["send"] * tries
 
 
 def test_a_call_that_had_ended_is_not_passed_by(store):

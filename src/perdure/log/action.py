@@ -232,7 +232,7 @@ class Actions(dict[int, Action]):
         if entry.kind == "settled" and "given" in entry.body:
             action.outcome, action.later, action.given = outcome, None, entry["given"]
             return
-        if entry.kind == "settled" and action.outcome and action.outcome.how == "error":
+        if entry.kind == "settled" and action.outcome and action.outcome.how == "error" and action.outcome.final:
             action.later = outcome
         else:
             action.outcome = outcome
