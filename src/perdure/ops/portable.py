@@ -136,7 +136,7 @@ def new_file(path: Path, *, keys: Keys | None = None) -> Iterator[IO[bytes]]:
 
 
 def _name(beside: Path, path: Path) -> None:
-    """Gives the file its name, unless another got it meanwhile."""
+    """Gives the file its name, unless another got it meanwhile; without hard links only an earlier one is seen."""
     try:
         os.link(beside, path)
     except FileExistsError:
