@@ -28,7 +28,7 @@ LACKING = {
 
 PROGRAM = """
 import asyncio, importlib.util, os, platform, shutil, signal, socket, subprocess, sys, tempfile
-modules, names, url = sys.argv[1].split(), sys.argv[2].split(), sys.argv[3]
+modules, names, url, config = sys.argv[1].split(), sys.argv[2].split(), *sys.argv[3:5]
 sys.modules.update(dict.fromkeys(modules))
 if modules:
     os.supports_dir_fd = set()
@@ -50,11 +50,11 @@ def agent(s):
     for city in ["Lima", "Oslo", "Pune"]:
         s.state["found"][city] = look_up(city)
         s.checkpoint(city)
-        if len(sys.argv) > 4 and city == "Oslo":
+        if len(sys.argv) > 5 and city == "Oslo":
             os._exit(9)
     return s.state["found"]
 
-with perdure.open(url) as store:
+with perdure.open(url, config=config) as store:
     print(store.run(agent, "trip").result)
     store.fork("trip", at="Lima", into="other")
     store.gc()
@@ -62,28 +62,36 @@ with perdure.open(url) as store:
 """
 
 
-def ran(system: str, url: str, *more: str) -> subprocess.CompletedProcess[str]:
+def ran(system: str, url: str, config: Path, *more: str) -> subprocess.CompletedProcess[str]:
     modules, names = LACKING[system]
-    command = [sys.executable, "-c", PROGRAM, modules, names, url, *more]
+    command = [sys.executable, "-c", PROGRAM, modules, names, url, str(config), *more]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """One that says nothing but has to be read."""
+    path = tmp_path / "perdure.yaml"
+    path.write_text("recovery: {}\n")
+    return path
 
 
 PLACES = [("macos", "agents.db"), ("macos", "file:agents"), ("windows", "agents.db")]
 
 
 @pytest.mark.parametrize(("system", "place"), PLACES)
-def test_killed_it_goes_on(tmp_path: Path, system: str, place: str) -> None:
+def test_killed_it_goes_on(tmp_path: Path, config: Path, system: str, place: str) -> None:
     scheme, _, name = place.rpartition(":")
     url = f"{scheme}:{tmp_path / name}" if scheme else str(tmp_path / name)
-    killed = ran(system, url, "dies")
+    killed = ran(system, url, config, "dies")
     assert (killed.returncode, killed.stdout) == (9, "looked Lima\nlooked Oslo\n"), killed.stderr
-    resumed = ran(system, url)
+    resumed = ran(system, url, config)
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stdout == "looked Pune\n{'Lima': 4, 'Oslo': 4, 'Pune': 4}\n['other', 'trip'] [True, True]\n"
 
 
-def test_what_a_system_cannot_keep_is_refused(tmp_path: Path) -> None:
-    refused = ran("windows", f"file:{tmp_path / 'agents'}")
+def test_what_a_system_cannot_keep_is_refused(tmp_path: Path, config: Path) -> None:
+    refused = ran("windows", f"file:{tmp_path / 'agents'}", config)
     assert "StoreUrlError" in refused.stderr
     assert "take a SQLite file" in refused.stderr
     assert not (tmp_path / "agents").exists()

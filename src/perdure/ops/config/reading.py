@@ -65,7 +65,7 @@ EMPTY: Final = Branch({}, {}, "")
 def read_file(path: Path) -> str:
     """The text of a configuration. Raises `ConfigError` for one that is no file, too long, or not UTF-8."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ConfigError([Problem(f"{path}", "", "is not a file")])
