@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -105,43 +105,40 @@ def test_killed_anywhere_in_folders_that_may_not_be_written_to_it_is_finished_or
                 assert told(root) == (was if finish else now), (point, hit)
 
 
-def test_a_session_goes_back_over_what_may_not_be_written_to(folder: Path) -> None:
-    first(folder)
-    was = told(folder)
+def going_back(folder: Path, change: Callable[[], object]) -> Callable[[perdure.Session], str]:
+    """An agent that changes its folder and goes back over that."""
 
     @perdure.action(effect="idempotent", after_rollback="again")
-    def install() -> None:
-        then(folder)
+    def work() -> None:
+        change()
 
     @perdure.agent(workspace=Folder(folder))
     def agent(s: perdure.Session) -> str:
         s.checkpoint("start")
         if s.strategy is None:
-            install()
+            work()
             s.rollback("start", strategy="other")
         return "done"
 
+    return agent
+
+
+def test_a_session_goes_back_over_what_may_not_be_written_to(folder: Path) -> None:
+    first(folder)
+    was = told(folder)
     with perdure.open("memory:") as store:
-        assert store.run(agent, "s").result == "done"
+        assert store.run(going_back(folder, lambda: then(folder)), "s").result == "done"
     assert told(folder) == was
 
 
 def test_what_cannot_be_opened_is_refused_while_nothing_is_recorded(folder: Path) -> None:
     (folder / "a").write_text("one")
 
-    @perdure.action(effect="idempotent", after_rollback="again")
     def write() -> None:
         (folder / "a").write_text("two")
         folder.chmod(0o555)
 
-    @perdure.agent(workspace=Folder(folder))
-    def agent(s: perdure.Session) -> str:
-        s.checkpoint("start")
-        if s.strategy is None:
-            write()
-            s.rollback("start", strategy="other")
-        return "done"
-
+    agent = going_back(folder, write)
     with perdure.open("memory:") as store:
         outcome = store.run(agent, "s")
         assert isinstance(outcome.error, WorkspaceError)

@@ -40,9 +40,7 @@ def _optional(flag: str, metavar: str, told: str, *, parser: Callable[[str], Any
 
 
 def gc(
-    session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="The session; all of the store without one.")
-    ] = None,
+    session: Annotated[str | None, options.session("The session; all of the store without one.")] = None,
     *,
     keep_last: Annotated[
         int | None,
@@ -169,12 +167,7 @@ def _tell(found: GcReport) -> None:
 
 
 def erase(
-    session: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SESSION", help="The id of the session.", show_default=False, autocompletion=options.ids
-        ),
-    ] = None,
+    session: Annotated[str | None, options.session("The id of the session.")] = None,
     *,
     family: Annotated[bool, typer.Option("--family", help="All sessions that began as forks of it, too.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="Only show what was erased: when, by whom and why.")] = False,

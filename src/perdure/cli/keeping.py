@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 
 def scrub(
-    session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="The session and its forks; all of the store without one.")
-    ] = None,
+    session: Annotated[str | None, options.session("The session and its forks; all of the store without one.")] = None,
     *,
     secret: Annotated[
         str,
@@ -84,7 +82,7 @@ def _tell_scrubbed(found: ScrubReport) -> None:
 
 
 def doctor(
-    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="With --go-on: the damaged session.")] = None,
+    session: Annotated[str | None, options.session("With --go-on: the damaged session.")] = None,
     *,
     deep: Annotated[bool, typer.Option("--deep", help="Read every byte, and look for chunks nothing needs.")] = False,
     fix: Annotated[bool, typer.Option("--fix", help="Mend what is safe to mend.")] = False,

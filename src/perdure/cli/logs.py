@@ -65,15 +65,7 @@ def _moment(text: str | None) -> int | None:
 
 
 def log(
-    session: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SESSION",
-            help="The session; a journal is of all without one.",
-            show_default=False,
-            autocompletion=options.ids,
-        ),
-    ] = None,
+    session: Annotated[str | None, options.session("The session; a journal is of all without one.")] = None,
     *,
     journal: Annotated[
         bool, typer.Option("--journal", help="What was done, a line for each action that ended, not the records.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -99,10 +99,12 @@ def ids(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
-Session = Annotated[
-    str,
-    typer.Argument(metavar="SESSION", help="The id of the session.", show_default=False, autocompletion=ids),
-]
+def session(told: str) -> Any:
+    """An argument that is the id of a session, with its help."""
+    return typer.Argument(metavar="SESSION", help=told, show_default=False, autocompletion=ids)
+
+
+Session = Annotated[str, session("The id of the session.")]
 
 AcceptChange = Annotated[
     bool, typer.Option("--accept-change", help="Let changed code leave recorded repeatable calls behind.")

@@ -27,7 +27,7 @@ class Program(TyperGroup):
         """An error about an option that stands elsewhere says where."""
         try:
             yield
-        except Exception as caught:
+        except Exception as caught:  # of a class that typer has under another name in each version
             error: Any = caught
             if hasattr(error, "possibilities") and (place := self._place(error.option_name, error.ctx)):
                 error.message, error.possibilities = f"{error.option_name} stands {place}", None

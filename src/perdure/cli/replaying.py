@@ -44,7 +44,7 @@ Arguments = Annotated[
 
 
 def replay(
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session, or the file of an exported one.")],
+    session: Annotated[str, options.session("The session, or the file of an exported one.")],
     target: Annotated[
         str | None,
         typer.Argument(

@@ -47,12 +47,7 @@ def _checked(text: str | None) -> str | None:
 
 
 def verify(
-    session: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SESSION", help="The session; all of the store without one.", autocompletion=options.ids
-        ),
-    ] = None,
+    session: Annotated[str | None, options.session("The session; all of the store without one.")] = None,
     *,
     read_data: Annotated[
         str | None,

@@ -247,7 +247,7 @@ class Actions(dict[int, Action]):
     def between(self, seq: int, outer: int) -> list[Action]:
         """An action and those that it was called inside of, up to the one (`outer`) that all are inside of, without it.
 
-        None if it is not inside of that.
+        None of them if it is not inside of that.
         """
         found: list[Action] = []
         while seq != outer and seq in self:

@@ -125,9 +125,8 @@ def new_file(path: Path, *, keys: Keys | None = None) -> Iterator[IO[bytes]]:
                 syncing.sync(file.fileno())
             faults.reach("export.written")
             _name(beside, path)
-        except BaseException:
+        finally:
             beside.unlink(missing_ok=True)
-            raise
         try:
             syncing.sync_folder(path.parent)
         except OSError:
@@ -145,8 +144,6 @@ def _name(beside: Path, path: Path) -> None:
         if error.errno not in _NO_LINKS:
             raise
         beside.rename(path)
-    else:
-        beside.unlink()
 
 
 def _there(path: Path) -> RefusedError:

@@ -85,9 +85,8 @@ def declared(
         await live.step(s)
 
     def write_file(store: AgentStore, session: str) -> None:
-        with contextlib.suppress(
-            SessionUnknownError
-        ):  # it failed before there was a team: that error is the one to see
+        # What failed before there was a team has an error of its own, which is the one to see.
+        with contextlib.suppress(SessionUnknownError):
             filing.write(store, session, hire)
 
     step = step if named is None else functools.wraps(named)(step)

@@ -177,10 +177,9 @@ class Ledger:
         has left behind.
         """
         for action in self.unclaimed(parent, before=before):
-            abandoned = action.known is not None and action.known.how == "abandoned"
-            if not (abandoned or action.seq in self._may_stay) and not (
-                action.effect == "repeatable" and action.seq < self.accepted
-            ):
+            is_abandoned = action.known is not None and action.known.how == "abandoned"
+            is_accepted = action.effect == "repeatable" and action.seq < self.accepted
+            if not (is_abandoned or is_accepted or action.seq in self._may_stay):
                 yield action
 
     def has_more(self, parent: int | None) -> bool:
